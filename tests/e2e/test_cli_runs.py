@@ -44,7 +44,7 @@ def test_a_paused_run_goes_on_where_its_owner_says(own_stack: Cli) -> None:
     (own_stack.folder / "go").touch()
     out, err = pausing.communicate(timeout=180)
     assert pausing.returncode == 0, err
-    assert "paused (paused with `assay runs pause`)  4/20 rows" in out
+    assert "paused (requested by its owner)  4/20 rows" in out
     _, err = running.communicate(timeout=180)
     assert running.returncode == 3
     assert f"Continue with: assay run assay.yaml --set agent.concurrency=4 --no-progress --resume {run_id}" in err
@@ -227,7 +227,7 @@ def test_a_program_pauses_resumes_and_watches(own_stack: Cli) -> None:
     assert len(json.loads((own_stack.folder / "out" / "results.json").read_text())["rows"]) == 20
     lines = lines_of(own_stack.run("runs", "watch", run_id, "--json").stdout)
     assert (lines[0]["event"], lines[-1]["event"]) == ("run", "end")
-    cases = [line for line in lines if line["event"] == "case"]
+    cases = [line for line in lines if line["event"] == "row"]
     assert {case["case_id"] for case in cases} == {f"c{i}" for i in range(20)}
     assert all(case["scores"]["exact_match"]["value"] == 1.0 for case in cases)
     sequences = [line["sequence"] for line in lines[1:-1]]

@@ -71,7 +71,7 @@ def test_a_pause_before_a_resume_is_not_told(capsys: pytest.CaptureFixture[str])
     run = replace(going(4), last_sequence=3)
     with make_progress(run, hidden=False) as progress:
         progress.take(run)
-        progress.take(StateChanged(2, RunState.PAUSED, "paused with `assay runs pause`", "now"))
+        progress.take(StateChanged(2, RunState.PAUSED, "requested by its owner", "now"))
         progress.take(StateChanged(3, RunState.RUNNING, "", "now"))
         assert "paused" not in capsys.readouterr().err
         progress.take(StateChanged(4, RunState.PAUSED, "the database refuses rows", "now"))

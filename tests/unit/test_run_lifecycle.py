@@ -33,7 +33,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "runs.md"
 STORED = {
     Phase.PENDING: (RunState.PENDING, None),
     Phase.RUNNING: (RunState.RUNNING, None),
-    Phase.PAUSING: (RunState.RUNNING, PauseCause.OWNER),
+    Phase.PAUSING: (RunState.PAUSING, PauseCause.OWNER),
     Phase.WAITING_FOR_STORAGE: (RunState.RUNNING, PauseCause.STORAGE),
     Phase.PAUSED: (RunState.PAUSED, PauseCause.JUDGE),
     Phase.COMPLETED: (RunState.COMPLETED, None),

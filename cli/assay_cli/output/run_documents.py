@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import RowResult, Run
@@ -90,16 +91,18 @@ def attempts_document(attempts: Sequence[RowAttempt]) -> list[dict[str, Any]]:
 
 
 def event_document(event: Run | StateChanged | RowResult) -> dict[str, Any]:
-    """Return an event of a run: its `event` is "run" for a snapshot, "state" or "case"."""
+    """Return an event of a run: its `event` is "run" for a snapshot, "state" or "row"."""
     if isinstance(event, Run):
         return {"event": "run", "sequence": event.last_sequence, **brief(event)}
     if isinstance(event, RowResult):
         row = {name: value for name, value in row_document(event).items() if name not in _NOT_IN_EVENTS}
-        return {"event": "case", "sequence": event.sequence, **row}
+        return {"event": "row", "sequence": event.sequence, **row}
     return {
         "event": "state",
         "sequence": event.sequence,
         "state": event.state.value,
         "state_reason": event.reason or None,
+        "pause_cause": event.pause_cause.value if event.pause_cause is not None else None,
+        **asdict(event.counts),
         "at": event.at,
     }

@@ -231,7 +231,7 @@ class Client(Connection):
         """Pause a run: finish its calls in flight and start no more, until `resume_run`.
 
         Returns:
-            The run: PAUSED, or RUNNING if its calls in flight take longer than a few seconds; `watch_run` shows when
+            The run: PAUSED, or PAUSING if its calls in flight take longer than a few seconds; `watch_run` shows when
             they have ended.
 
         Raises:

@@ -87,6 +87,7 @@ class RunState(StrEnum):
 
     PENDING = "pending"
     RUNNING = "running"
+    PAUSING = "pausing"
     PAUSED = "paused"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -292,8 +293,7 @@ class RunCounts:
 class Run:
     """An evaluation of an agent over a dataset; times are ISO 8601 texts in UTC.
 
-    A running run whose `pause_cause` is OWNER is about to pause, once its questions in flight end. `calibrations` are
-        those of the judges of its verdicts.
+    A run that is PAUSING or PAUSED has a `pause_cause`. `calibrations` are those of the judges of its verdicts.
     """
 
     run_id: str
@@ -333,9 +333,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """A change of a run's state."""
+    """A change of a run's state, with its counts at that time; PAUSING and PAUSED have a `pause_cause`."""
 
     sequence: int
     state: RunState
     reason: str
     at: str
+    pause_cause: PauseCause | None = None
+    counts: RunCounts = field(default_factory=RunCounts)

@@ -47,13 +47,15 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     """Accepted, not started."""
     RUN_STATE_RUNNING: _RunState.ValueType  # 2
     """Asking and scoring cases."""
-    RUN_STATE_PAUSED: _RunState.ValueType  # 3
+    RUN_STATE_PAUSING: _RunState.ValueType  # 3
+    """Finishing its questions in flight before it is PAUSED with the same cause; it asks nothing new."""
+    RUN_STATE_PAUSED: _RunState.ValueType  # 4
     """Stopped until ResumeRun; with the cause STORAGE, until rows can be stored. state_reason explains it."""
-    RUN_STATE_COMPLETED: _RunState.ValueType  # 4
+    RUN_STATE_COMPLETED: _RunState.ValueType  # 5
     """Every row has a result."""
-    RUN_STATE_FAILED: _RunState.ValueType  # 5
+    RUN_STATE_FAILED: _RunState.ValueType  # 6
     """The run cannot continue; state_reason explains it."""
-    RUN_STATE_CANCELLED: _RunState.ValueType  # 6
+    RUN_STATE_CANCELLED: _RunState.ValueType  # 7
     """Stopped by CancelRun."""
 
 class RunState(_RunState, metaclass=_RunStateEnumTypeWrapper):
@@ -65,13 +67,15 @@ RUN_STATE_PENDING: RunState.ValueType  # 1
 """Accepted, not started."""
 RUN_STATE_RUNNING: RunState.ValueType  # 2
 """Asking and scoring cases."""
-RUN_STATE_PAUSED: RunState.ValueType  # 3
+RUN_STATE_PAUSING: RunState.ValueType  # 3
+"""Finishing its questions in flight before it is PAUSED with the same cause; it asks nothing new."""
+RUN_STATE_PAUSED: RunState.ValueType  # 4
 """Stopped until ResumeRun; with the cause STORAGE, until rows can be stored. state_reason explains it."""
-RUN_STATE_COMPLETED: RunState.ValueType  # 4
+RUN_STATE_COMPLETED: RunState.ValueType  # 5
 """Every row has a result."""
-RUN_STATE_FAILED: RunState.ValueType  # 5
+RUN_STATE_FAILED: RunState.ValueType  # 6
 """The run cannot continue; state_reason explains it."""
-RUN_STATE_CANCELLED: RunState.ValueType  # 6
+RUN_STATE_CANCELLED: RunState.ValueType  # 7
 """Stopped by CancelRun."""
 Global___RunState: _TypeAlias = RunState  # noqa: Y015
 
@@ -82,9 +86,9 @@ class _PauseCause:
 class _PauseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseCause.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PAUSE_CAUSE_UNSPECIFIED: _PauseCause.ValueType  # 0
-    """The run is not paused, and not about to be."""
+    """The run is neither PAUSED nor PAUSING."""
     PAUSE_CAUSE_OWNER: _PauseCause.ValueType  # 1
-    """PauseRun. While the run is RUNNING, its questions in flight are finishing."""
+    """PauseRun, or the operator disabled the team."""
     PAUSE_CAUSE_INTERRUPTED: _PauseCause.ValueType  # 2
     """The orchestrator stopped while the run was running."""
     PAUSE_CAUSE_STORAGE: _PauseCause.ValueType  # 3
@@ -100,9 +104,9 @@ class PauseCause(_PauseCause, metaclass=_PauseCauseEnumTypeWrapper):
     """PauseCause is the cause of a pause."""
 
 PAUSE_CAUSE_UNSPECIFIED: PauseCause.ValueType  # 0
-"""The run is not paused, and not about to be."""
+"""The run is neither PAUSED nor PAUSING."""
 PAUSE_CAUSE_OWNER: PauseCause.ValueType  # 1
-"""PauseRun. While the run is RUNNING, its questions in flight are finishing."""
+"""PauseRun, or the operator disabled the team."""
 PAUSE_CAUSE_INTERRUPTED: PauseCause.ValueType  # 2
 """The orchestrator stopped while the run was running."""
 PAUSE_CAUSE_STORAGE: PauseCause.ValueType  # 3
@@ -846,13 +850,21 @@ class StateChanged(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     CHANGE_TIME_FIELD_NUMBER: _builtins.int
+    PAUSE_CAUSE_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
     state: Global___RunState.ValueType
     """The new state."""
     reason: _builtins.str
     """Why the state changed, for people; may be empty."""
+    pause_cause: Global___PauseCause.ValueType
+    """What paused the run, if the new state is PAUSING or PAUSED."""
     @_builtins.property
     def change_time(self) -> _timestamp_pb2.Timestamp:
         """When the state changed."""
+
+    @_builtins.property
+    def counts(self) -> Global___RunCounts:
+        """The progress at that time."""
 
     def __init__(
         self,
@@ -860,10 +872,12 @@ class StateChanged(_message.Message):
         state: Global___RunState.ValueType = ...,
         reason: _builtins.str = ...,
         change_time: _timestamp_pb2.Timestamp | None = ...,
+        pause_cause: Global___PauseCause.ValueType = ...,
+        counts: Global___RunCounts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time", "counts", b"counts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time", "reason", b"reason", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time", "counts", b"counts", "pause_cause", b"pause_cause", "reason", b"reason", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -147,10 +147,10 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PauseRun(self, request, context):
-        """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
-        the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
-        with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
-        FAILED_PRECONDITION (RUN_ENDED) for an ended run.
+        """PauseRun finishes the questions in flight, stores their answers and asks nothing new: the run is PAUSING, then
+        PAUSED with the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few
+        seconds while it is still PAUSING; WatchRun shows when it has paused. Errors: FAILED_PRECONDITION (RUN_ENDED) for
+        an ended run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

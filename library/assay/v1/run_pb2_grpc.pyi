@@ -70,10 +70,10 @@ class RunServiceStub:
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]
     """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_ENDED) for an ended run."""
     PauseRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.PauseRunRequest, _run_pb2.PauseRunResponse]
-    """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
-    the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
-    with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
-    FAILED_PRECONDITION (RUN_ENDED) for an ended run.
+    """PauseRun finishes the questions in flight, stores their answers and asks nothing new: the run is PAUSING, then
+    PAUSED with the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few
+    seconds while it is still PAUSING; WatchRun shows when it has paused. Errors: FAILED_PRECONDITION (RUN_ENDED) for
+    an ended run.
     """
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]
     """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
@@ -143,10 +143,10 @@ class RunServiceAsyncStub(RunServiceStub):
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]  # type: ignore[assignment]
     """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_ENDED) for an ended run."""
     PauseRun: _aio.UnaryUnaryMultiCallable[_run_pb2.PauseRunRequest, _run_pb2.PauseRunResponse]  # type: ignore[assignment]
-    """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
-    the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
-    with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
-    FAILED_PRECONDITION (RUN_ENDED) for an ended run.
+    """PauseRun finishes the questions in flight, stores their answers and asks nothing new: the run is PAUSING, then
+    PAUSED with the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few
+    seconds while it is still PAUSING; WatchRun shows when it has paused. Errors: FAILED_PRECONDITION (RUN_ENDED) for
+    an ended run.
     """
     ResumeRun: _aio.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]  # type: ignore[assignment]
     """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
@@ -243,10 +243,10 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.PauseRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.PauseRunResponse, _abc.Awaitable[_run_pb2.PauseRunResponse]]:
-        """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
-        the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
-        with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
-        FAILED_PRECONDITION (RUN_ENDED) for an ended run.
+        """PauseRun finishes the questions in flight, stores their answers and asks nothing new: the run is PAUSING, then
+        PAUSED with the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few
+        seconds while it is still PAUSING; WatchRun shows when it has paused. Errors: FAILED_PRECONDITION (RUN_ENDED) for
+        an ended run.
         """
 
     @_abc_1.abstractmethod

@@ -57,6 +57,8 @@ from assay.wire.times import TIMES, timestamp_from_wire, timestamp_to_wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_PAUSE_CAUSES = EnumConverter(PauseCause, run_pb2.PauseCause, unknown=None)
+_COUNTS = Converter(RunCounts, run_pb2.RunCounts)
 STATES = EnumConverter(RunState, run_pb2.RunState, unknown=RunState.PENDING)
 RUN_VIEWS = EnumConverter(RunView, run_pb2.RunView, unknown=None)
 ROW_VIEWS = EnumConverter(RowView, row_pb2.RowView, unknown=RowView.BASIC)
@@ -177,12 +179,12 @@ RUN = Converter(
         "spec": SETTINGS,
         "dataset": DATASET,
         "state": STATES,
-        "counts": Converter(RunCounts, run_pb2.RunCounts),
+        "counts": _COUNTS,
         "created_at": TIMES,
         "started_at": TIMES,
         "ended_at": TIMES,
         "summary": SUMMARY,
-        "pause_cause": EnumConverter(PauseCause, run_pb2.PauseCause, unknown=None),
+        "pause_cause": _PAUSE_CAUSES,
         "calibrations": CALIBRATION,
     },
 )
@@ -294,12 +296,15 @@ def event_to_wire(event: StateChanged | RowResult) -> run_pb2.RunEvent:
     """Return the message for an event."""
     if isinstance(event, RowResult):
         return run_pb2.RunEvent(sequence=event.sequence, row_finished=result_to_wire(event))
-    return run_pb2.RunEvent(
-        sequence=event.sequence,
-        state_changed=run_pb2.StateChanged(
-            state=STATES.to_wire(event.state), reason=event.reason, change_time=timestamp_to_wire(event.at)
-        ),
+    change = run_pb2.StateChanged(
+        state=STATES.to_wire(event.state),
+        reason=event.reason,
+        change_time=timestamp_to_wire(event.at),
+        counts=_COUNTS.to_wire(event.counts),
     )
+    if event.pause_cause is not None:
+        change.pause_cause = _PAUSE_CAUSES.to_wire(event.pause_cause)
+    return run_pb2.RunEvent(sequence=event.sequence, state_changed=change)
 
 
 def event_from_wire(event: run_pb2.RunEvent) -> StateChanged | RowResult:
@@ -312,6 +317,8 @@ def event_from_wire(event: run_pb2.RunEvent) -> StateChanged | RowResult:
         state=STATES.from_wire(change.state),
         reason=change.reason,
         at=timestamp_from_wire(change.change_time),
+        pause_cause=_PAUSE_CAUSES.from_wire(change.pause_cause),
+        counts=_COUNTS.from_wire(change.counts),
     )
 
 

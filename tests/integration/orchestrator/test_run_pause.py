@@ -87,7 +87,7 @@ async def until(client: Client, run_id: str, *states: RunState) -> Run:
 
 async def until_pausing(client: Client, run: Run) -> None:
     """Wait until a run knows that it is to be paused."""
-    await waiting.until(lambda: client.get_run(run.run_id), lambda seen: seen.pause_cause is not None)
+    await waiting.until(lambda: client.get_run(run.run_id), lambda seen: seen.state is RunState.PAUSING)
 
 
 async def test_what_is_in_flight_ends_and_nothing_new_is_asked(serve: Serve, settings_of: SettingsOf) -> None:
@@ -101,17 +101,27 @@ async def test_what_is_in_flight_ends_and_nothing_new_is_asked(serve: Serve, set
                 await agent.busy.wait()
             pausing = asyncio.ensure_future(client.pause_run(run.run_id))
             await until_pausing(client, run)
+            assert [listed.run_id for listed in await client.list_runs(where="state:pausing")] == [run.run_id]
             agent.may_answer.set()
             paused = await pausing
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
-        assert paused.state_reason == "paused with `assay runs pause`"
+        assert paused.state_reason == "requested by its owner"
         assert paused.counts.finished == len(agent.asked) < 40
         assert (await client.pause_run(run.run_id)).last_sequence == paused.last_sequence
         resumed = await client.resume_run(run.run_id)
         assert (resumed.state, resumed.pause_cause, resumed.state_reason) == (RunState.RUNNING, None, "")
         async with hosting(client, run, agent):
             done = await until(client, run.run_id, RunState.COMPLETED)
+            changes = [event async for event in client.watch_run(run.run_id) if isinstance(event, StateChanged)]
     assert done.counts.passed == 40
+    assert [(change.state, change.pause_cause) for change in changes] == [
+        (RunState.RUNNING, None),
+        (RunState.PAUSING, PauseCause.OWNER),
+        (RunState.PAUSED, PauseCause.OWNER),
+        (RunState.RUNNING, None),
+        (RunState.COMPLETED, None),
+    ]
+    assert [changes[at].counts for at in (2, 4)] == [paused.counts, done.counts]
     assert sorted(agent.asked) == sorted(f"c{i}/0" for i in range(40))
 
 

@@ -101,13 +101,12 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
     async def main() -> int:
         from assay.model.run import Run, RunState, StateChanged
 
-        going = (RunState.PENDING, RunState.RUNNING)
         async with connect(server) as (client, _):
             run = await client.pause_run(await find_run(client, run_id))
-            if run.state in going:
+            if run.state is RunState.PAUSING:
                 click.echo("finishing calls in flight; Ctrl-C stops waiting, not the pause", err=True)
                 async for event in client.watch_run(run.run_id, after_sequence=run.last_sequence):
-                    if isinstance(event, Run | StateChanged) and event.state not in going:
+                    if isinstance(event, Run | StateChanged) and event.state is not RunState.PAUSING:
                         break
                 run = await client.get_run(run.run_id, partial=False)
             _print(run, as_json)

@@ -222,7 +222,7 @@ class RunManager:
         """Let a run's questions in flight end and ask no more; the run is then PAUSED.
 
         Returns:
-            The run, after a few seconds at most; still RUNNING if questions in flight take longer.
+            The run, after a few seconds at most; still PAUSING if questions in flight take longer.
 
         Raises:
             WrongStateError: The run has ended.
@@ -250,7 +250,7 @@ class RunManager:
         """Return a run once it has paused, its state has changed otherwise, or a few seconds have passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._pause_wait_s):
-                while (run := await self.get(scope, run_id)).state in ACTIVE_STATES and run.pause_cause is not None:
+                while (run := await self.get(scope, run_id)).state is RunState.PAUSING:
                     await moved.wait()
                     moved.clear()
                 return run

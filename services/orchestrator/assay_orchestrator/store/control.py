@@ -109,7 +109,7 @@ def _pause(connection: sa.Connection, run: RunRecord, reason: str) -> RunState:
         return RunState.PAUSED
     # Workers keep the shards that they have taken: their questions in flight are paid for.
     shards.release_queued(connection, run_id)
-    return RunState.PAUSED if shards.finish_pause(connection, run_id) else run.state
+    return RunState.PAUSED if shards.finish_pause(connection, run_id) else RunState.PAUSING
 
 
 def pause_for_quota(connection: sa.Connection, run_id: str, reason: str) -> RunState | None:
@@ -117,7 +117,7 @@ def pause_for_quota(connection: sa.Connection, run_id: str, reason: str) -> RunS
     if runs.apply_command(connection, run_id, Command.PAUSE_QUOTA, reason=reason) is None:
         return None
     shards.release_queued(connection, run_id)
-    return RunState.PAUSED if shards.finish_pause(connection, run_id) else RunState.RUNNING
+    return RunState.PAUSED if shards.finish_pause(connection, run_id) else RunState.PAUSING
 
 
 def resume(connection: sa.Connection, scope: Scope, run_id: str, resumption: Resumption) -> bool | None:

@@ -199,6 +199,8 @@ run_events = sa.Table(
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("reason", CleanText, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("pause_cause", sa.String(16), nullable=False, server_default=""),
+    sa.Column("counts_json", sa.Text, nullable=False, server_default="{}"),
     sqlite_with_rowid=False,
 )
 

@@ -92,7 +92,7 @@ def list_run_ids(connection: sa.Connection, scope: Scope, *, unfinished: bool = 
     table = schema.runs
     query = sa.select(table.c.run_id).where(table.c.team == scope.team)
     if unfinished:
-        query = query.where(table.c.state.in_(("pending", "running", "paused")))
+        query = query.where(table.c.state.in_(("pending", "running", "pausing", "paused")))
     return list(connection.execute(query).scalars())
 
 

@@ -24,6 +24,7 @@ from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import runs
 from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
@@ -293,9 +294,7 @@ def with_answered(connection: sa.Connection, record: RunRecord) -> RunRecord:
     """
     if record.state is not RunState.PAUSED:
         return record
-    table = schema.answers.c
-    first = sa.select(sa.func.count()).where(table.run_id == record.run_id, table.turn_index == 0)
-    return dataclasses.replace(record, answered_count=connection.execute(first).scalar_one())
+    return dataclasses.replace(record, answered_count=runs.count_answered(connection, record.run_id))
 
 
 def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int) -> list[RowResult]:

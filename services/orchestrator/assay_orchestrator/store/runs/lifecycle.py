@@ -3,10 +3,9 @@
 The store applies the table in the transaction that locks the run (`runs.apply_command`), so of two commands at two
 processes the second sees the state that the first left. `docs/runs.md` shows the table as a diagram.
 
-Two states are internal to the store. A run that is PAUSING has questions in flight after its owner paused it: it is
-stored and shown as RUNNING with cause `owner`, or with cause `quota` if its team has reached a quota. A run that is
-WAITING_FOR_STORAGE is stored as RUNNING with cause `storage`, since its workers hold its answers, and shown as PAUSED.
-A cancelled run is CANCELLED at once: its questions in flight are dropped.
+One state is internal to the store. A run that is WAITING_FOR_STORAGE is stored as RUNNING with cause `storage`, since
+its workers hold its answers, and shown as PAUSED. A run is PAUSING while questions are in flight after its owner paused
+it or its team reached a quota. A cancelled run is CANCELLED at once: its questions in flight are dropped.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ class Effect(Enum):
     """What a transition stores."""
 
     EVENT = "the state, and an event for watchers"
-    CAUSE = "the pause cause; the event follows with the next state"
     NOTHING = "nothing"
     REMOVAL = "the run is removed"
 
@@ -88,10 +86,10 @@ RUNNABLE_PHASES = (Phase.PENDING, Phase.RUNNING)
 PHASES_AT_REST = (Phase.PAUSED, *_ENDED_PHASES)
 """Phases in which a run can be deleted."""
 
-ACTIVE_STATES = (RunState.PENDING, RunState.RUNNING)
+ACTIVE_STATES = (RunState.PENDING, RunState.RUNNING, RunState.PAUSING)
 """Stored states of active runs: they have not ended and are not paused."""
 
-_PAUSE_REQUESTED = Transition(Phase.PAUSING, Effect.CAUSE, PauseCause.OWNER)
+_PAUSE_REQUESTED = Transition(Phase.PAUSING, cause=PauseCause.OWNER)
 
 _TABLE: dict[Command, dict[Phase, Transition]] = {
     Command.PAUSE: {
@@ -121,7 +119,7 @@ _TABLE: dict[Command, dict[Phase, Transition]] = {
     Command.AWAIT_BATCH: dict.fromkeys(RUNNABLE_PHASES, Transition(Phase.RUNNING)),
     Command.PAUSE_UNJUDGED: dict.fromkeys(RUNNABLE_PHASES, _paused(PauseCause.JUDGE)),
     Command.PAUSE_UNATTENDED: dict.fromkeys(RUNNABLE_PHASES, _paused(PauseCause.UNATTENDED)),
-    Command.PAUSE_QUOTA: dict.fromkeys(RUNNABLE_PHASES, Transition(Phase.PAUSING, Effect.CAUSE, PauseCause.QUOTA)),
+    Command.PAUSE_QUOTA: dict.fromkeys(RUNNABLE_PHASES, Transition(Phase.PAUSING, cause=PauseCause.QUOTA)),
     Command.INTERRUPT: dict.fromkeys((*RUNNABLE_PHASES, Phase.WAITING_FOR_STORAGE), _paused(PauseCause.INTERRUPTED)),
     Command.LOSE_STORAGE: dict.fromkeys(
         RUNNABLE_PHASES, Transition(Phase.WAITING_FOR_STORAGE, cause=PauseCause.STORAGE)
@@ -140,8 +138,6 @@ TRANSITIONS: dict[tuple[Phase, Command], Transition] = {
 
 def phase_of(state: RunState, cause: PauseCause | None) -> Phase:
     """Return the phase of a run from its stored state and pause cause."""
-    if state in ACTIVE_STATES and cause in (PauseCause.OWNER, PauseCause.QUOTA):
-        return Phase.PAUSING
     if state in ACTIVE_STATES and cause is PauseCause.STORAGE:
         return Phase.WAITING_FOR_STORAGE
     return Phase(state.value)

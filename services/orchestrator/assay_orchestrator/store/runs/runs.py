@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.errors import NotFoundError
-from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChanged
+from assay.model.run import FINISHED_STATES, PauseCause, RunCounts, RunState, StateChanged
 from assay.model.scope import Scope
 from assay.storage.texts import CleanText, json_text
 from assay.storage.times import now
@@ -23,10 +23,19 @@ from assay_orchestrator.store.runs.run_figures import figures_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PAUSED_BY_OWNER = "paused with `assay runs pause`"
+PAUSED_BY_OWNER = "requested by its owner"
 PAUSED_TEAM_DISABLED = "the operator has disabled the team; stored rows are kept"
 
 _CREATION_LOCK = 0x41535352
+_COUNTS = {
+    "total_count": "total",
+    "finished_count": "finished",
+    "passed_count": "passed",
+    "failed_count": "failed",
+    "agent_error_count": "agent_errors",
+    "interrupted_count": "interrupted",
+}
+"""The columns of a run's counts, and the fields of `RunCounts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,21 +227,37 @@ def change_state(
         values["ended_at"] = moment
     if summary is not None:
         values |= {"summary_json": json_text(summary), "figures_json": json_text(figures_of(summary))}
-    _store_event(connection, run_id, state, reason, moment, values)
+    _store_event(connection, run_id, state, moment, values)
 
 
-def _store_event(
-    connection: sa.Connection, run_id: str, state: RunState, reason: str, moment: str, values: dict[str, Any]
-) -> None:
+def _store_event(connection: sa.Connection, run_id: str, state: RunState, moment: str, values: dict[str, Any]) -> None:
+    """Change the columns of a run, and store the event of the state that watchers then see."""
     table = schema.runs
     changed = table.update().where(table.c.run_id == run_id).values(**values, last_sequence=table.c.last_sequence + 1)
     # The run stays locked until the transaction ends, so numbers are in commit order and without gaps.
-    sequence = connection.execute(changed.returning(table.c.last_sequence)).scalar_one()
+    columns = [table.c.last_sequence, *(table.c[name] for name in _COUNTS)]
+    sequence, *counted = connection.execute(changed.returning(*columns)).one()
+    counts = dict(zip(_COUNTS.values(), counted, strict=True))
+    if state is RunState.PAUSED:
+        counts["answered"] = count_answered(connection, run_id)
     connection.execute(
         schema.run_events.insert().values(
-            run_id=run_id, sequence=sequence, state=state.value, reason=reason, created_at=moment
+            run_id=run_id,
+            sequence=sequence,
+            state=state.value,
+            reason=values["state_reason"],
+            created_at=moment,
+            pause_cause=values["pause_cause"],
+            counts_json=json_text(counts),
         )
     )
+
+
+def count_answered(connection: sa.Connection, run_id: str) -> int:
+    """Count the rows of a run that have a stored answer."""
+    table = schema.answers.c
+    first = sa.select(sa.func.count()).where(table.run_id == run_id, table.turn_index == 0)
+    return connection.execute(first).scalar_one()
 
 
 def apply_command(
@@ -258,20 +283,15 @@ def apply_command(
 def _store_transition(
     connection: sa.Connection, run_id: str, transition: Transition, reason: str, summary: dict[str, Any] | None
 ) -> None:
-    table, cause = schema.runs, transition.cause
-    if transition.effect is Effect.CAUSE:
-        assert cause is not None, "only a cause is stored"
-        # The reason is not known yet; the reason of a client's pause is always the same.
-        why = {"state_reason": reason} if cause is PauseCause.QUOTA or reason == PAUSED_TEAM_DISABLED else {}
-        connection.execute(table.update().where(table.c.run_id == run_id).values(pause_cause=cause.value, **why))
-    elif transition.effect is not Effect.EVENT:
+    if transition.effect is not Effect.EVENT:
         return
-    elif transition.phase is Phase.WAITING_FOR_STORAGE:
+    if transition.phase is Phase.WAITING_FOR_STORAGE:
         # Its workers hold its answers, so it stays active internally, and a pause or a cancel works as usual.
         values = {"pause_cause": PauseCause.STORAGE.value, "state_reason": reason}
-        _store_event(connection, run_id, RunState.PAUSED, reason, now(), values)
+        _store_event(connection, run_id, RunState.PAUSED, now(), values)
     else:
-        change_state(connection, run_id, RunState(transition.phase.value), reason=reason, cause=cause, summary=summary)
+        state, cause = RunState(transition.phase.value), transition.cause
+        change_state(connection, run_id, state, reason=reason, cause=cause, summary=summary)
 
 
 def drain(connection: sa.Connection, run_id: str) -> str:
@@ -366,7 +386,17 @@ def read_state_changes(connection: sa.Connection, run_id: str, after: int, count
         .order_by(table.c.sequence)
         .limit(count)
     ).all()
-    return [StateChanged(row.sequence, RunState(row.state), row.reason, row.created_at) for row in rows]
+    return [
+        StateChanged(
+            row.sequence,
+            RunState(row.state),
+            row.reason,
+            row.created_at,
+            PauseCause(row.pause_cause) if row.pause_cause else None,
+            RunCounts(**json.loads(row.counts_json)),
+        )
+        for row in rows
+    ]
 
 
 def count_pauses(connection: sa.Connection, run_id: str) -> int:

@@ -15,7 +15,7 @@ from assay_orchestrator.store.runs.run_conditions import is_runnable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_UNFINISHED = (RunState.PENDING.value, RunState.RUNNING.value, RunState.PAUSED.value)
+_UNFINISHED = (RunState.PENDING.value, RunState.RUNNING.value, RunState.PAUSING.value, RunState.PAUSED.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,8 @@ def _create_runs() -> None:
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("reason", sa.Text, nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
+        sa.Column("pause_cause", sa.String(16), nullable=False, server_default=""),
+        sa.Column("counts_json", sa.Text, nullable=False, server_default="{}"),
         sa.PrimaryKeyConstraint("run_id", "sequence"),
         sqlite_with_rowid=False,
     )
