@@ -66,7 +66,7 @@ def rows_of(seed: int, case_count: int) -> list[RowResult]:
             Score("exact_match", ScoreStatus.SCORED, float(right), passed=right),
             Score("latency", ScoreStatus.SCORED, latency_s),
         )
-        rows.append(RowResult(f"c{index}", index, 0, "a", AgentStatus.SUCCESS, right, scores, latency_s * 1000, ""))
+        rows.append(RowResult(f"c{index}", index, 1, "a", AgentStatus.SUCCESS, right, scores, latency_s * 1000, ""))
     return rows
 
 

@@ -185,7 +185,7 @@ def _row(case: Case, index: int, rng: random.Random) -> RowResult:
     passed = values["judge_score"] >= 0.5
     scores = [Score(name, ScoreStatus.SCORED, value, passed, detail=detail) for name, value in values.items()]
     return RowResult(
-        case.case_id, index, 0, case.category, AgentStatus.SUCCESS, passed, scores, rng.random() * 2000, "",
+        case.case_id, index, 1, case.category, AgentStatus.SUCCESS, passed, scores, rng.random() * 2000, "",
         tags=case.tags,
     )  # fmt: skip
 

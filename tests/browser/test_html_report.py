@@ -234,10 +234,10 @@ def test_repeats_are_one_case_with_a_switch(browser: Chrome, tmp_path: Path) -> 
     """A case of three repeats is one line with k of n; each repeat can be opened and linked."""
     repeats = [
         row("c1"),
-        failed("c1", 0.25, repeat=1, answer="No."),
-        row("c1", repeat=2),
+        failed("c1", 0.25, repeat=2, answer="No."),
+        row("c1", repeat=3),
         row("c2"),
-        row("c2", repeat=1),
+        row("c2", repeat=2),
     ]
     (made,) = written(tmp_path, document(repeats), "html")
     page = ReportPage(browser, made)
@@ -247,10 +247,10 @@ def test_repeats_are_one_case_with_a_switch(browser: Chrome, tmp_path: Path) -> 
     assert page.counter == "1 of 2 cases; rows: 1 failed"
     page.click("#case-lines a")
     assert "2 of 3 passed, 2 different answers" in page.one(".repeats").text
-    assert page.one(".repeat[aria-current]").text.startswith("Repeat 1")
+    assert page.one(".repeat[aria-current]").text.startswith("Repeat 2")
     assert "0.2500 to 0.8000" in page.one("#case").text
     page.click(".repeat:last-child")
-    assert page.state == "case=c1&repeat=2&filter=failed"
+    assert page.state == "case=c1&repeat=3&filter=failed"
     assert "It is that." in page.one("#case").text
     page.close()
 

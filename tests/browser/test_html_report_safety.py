@@ -154,7 +154,7 @@ def test_pages_meet_the_rules_of_accessibility(browser: Chrome, tmp_path: Path, 
         rich_row(1, language),
         agent_error("c2"),
         row("c3", passed=None),
-        row("c3", repeat=1),
+        row("c3", repeat=2),
     ]
     (made,) = written(tmp_path, rich_document(rows, language), "html")
     page = ReportPage(browser, made)

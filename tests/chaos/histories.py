@@ -122,7 +122,7 @@ def check(engine: sa.Engine, history: History, calls: Sequence[Call], endings: S
 
 
 def _check_rows(verdict: Verdict, history: History, run: runs.RunRecord, stored: Sequence[RowResult]) -> None:
-    rows = Counter((row.case_index, row.repeat_index) for row in stored)
+    rows = Counter((row.case_index, row.repeat) for row in stored)
     verdict.duplicated = sum(count - 1 for count in rows.values()) + max(0, len(rows) - history.row_count)
     if len(rows) != history.row_count:
         verdict.problems.append(f"{len(rows)} of {history.row_count} rows have a result")
@@ -141,11 +141,11 @@ def _check_rows(verdict: Verdict, history: History, run: runs.RunRecord, stored:
             continue  # a later attempt took its place
         if kept is None or _essence(kept) != _essence(row):
             verdict.lost += 1
-            verdict.problems.append(f"result {sequence} of row {row.case_id}/{row.repeat_index} was told and is lost")
+            verdict.problems.append(f"result {sequence} of row {row.case_id}/{row.repeat} was told and is lost")
 
 
 def _essence(row: RowResult) -> tuple[object, ...]:
-    return (row.case_index, row.repeat_index, row.case_id, row.status, row.passed, row.scores)
+    return (row.case_index, row.repeat, row.case_id, row.status, row.passed, row.scores)
 
 
 def _check_sequence(
@@ -226,9 +226,9 @@ def _was_sent(history: History, moment: float) -> bool:
 def _stored_at(connection: sa.Connection, history: History) -> dict[str, float]:
     """Return when the answer to each question that stands was stored, by idempotency key."""
     table = schema.answers
-    query = sa.select(table.c.case_index, table.c.repeat_index, table.c.turn_index, table.c.created_at)
+    query = sa.select(table.c.case_index, table.c.repeat, table.c.turn_index, table.c.created_at)
     times = {}
-    for case_index, repeat_index, turn_index, text in connection.execute(query.where(table.c.run_id == history.run_id)):
-        row = f"{history.run_id}/{case_index}/{repeat_index}"
+    for case_index, repeat, turn_index, text in connection.execute(query.where(table.c.run_id == history.run_id)):
+        row = f"{history.run_id}/{case_index}/{repeat}"
         times[row if history.turn_count == 1 else f"{row}/{turn_index}"] = datetime.fromisoformat(text).timestamp()
     return times

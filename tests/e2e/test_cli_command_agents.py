@@ -23,7 +23,7 @@ def answer(request):
     return {"text": f"A{number % 7}", "usage": {"total_tokens": number},
             "sources": [{"title": f"page {number % 5}"}, "other"], "retrieved": [], "output": {"n": [number, None]},
             "tool_calls": [{"name": "search", "arguments": {"n": number}}],
-            "metadata": {"repeat": request.repeat_index}}
+            "metadata": {"repeat": request.repeat}}
 """
 METRICS = ["exact_match", "rouge", "tokens", "hit_rate", "tool_calls", "latency"]
 

@@ -205,7 +205,7 @@ def test_a_verdict_on_something_else_is_not_used(cases: Cli) -> None:
 
 def test_each_repeat_may_have_its_own_verdict(cases: Cli) -> None:
     """A line with `repeat` is for that one, a line without for all others."""
-    write_verdicts(cases, recorded("c0", "Q0", 2, repeat=1), *(recorded(f"c{n}", f"Q{n}") for n in range(3)))
+    write_verdicts(cases, recorded("c0", "Q0", 2, repeat=2), *(recorded(f"c{n}", f"Q{n}") for n in range(3)))
     spec(cases, {"replay": "verdicts.jsonl"}, repeats=2)
     cases.run("run", "assay.yaml", "--output-dir", "out", status=None)
     found = [row["scores"]["quality"]["value"] for row in report(cases, "out")["rows"]]
@@ -236,7 +236,7 @@ def test_another_version_of_a_rubric_has_no_verdicts(cases: Cli) -> None:
         (json.dumps(recorded("c0", "Q0", 6)), "must have a whole number from 1 to 5 in score"),
         (json.dumps(recorded("c0", "Q0", True)), "must have a whole number from 1 to 5 in score"),
         (json.dumps({**recorded("c0", "Q0"), "rubric": "answer"}), "must have a number from 0 to 1 in accuracy"),
-        (json.dumps(recorded("c0", "Q0", repeat=-1)), "must be a whole number from 0 to 99"),
+        (json.dumps(recorded("c0", "Q0", repeat=-1)), "must be a whole number from 1 to 100"),
         (json.dumps(recorded("c\x1b[31m", "Q0")), "must not hold control characters"),
         ("\n".join([json.dumps(recorded("c0", "Q0"))] * 2), "verdicts.jsonl:2: is on the same answer as line 1"),
         ("", "holds no verdict"),

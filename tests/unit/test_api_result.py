@@ -44,7 +44,7 @@ FAILURE = AgentResponse(status=AgentStatus.ERROR, error=AgentError(kind=AgentErr
 def row(case_id: str, response: AgentResponse, scores: tuple[Score, ...]) -> RowResult:
     """A row as a client reads it."""
     written = RowResult(
-        case_id, 0, 0, "geo", response.status, None, scores, 12.5, "", response=response, input="Capital?",
+        case_id, 0, 1, "geo", response.status, None, scores, 12.5, "", response=response, input="Capital?",
         references=("Paris", "paris"), tags=("europe",), started_at="2026-03-31T09:00:00.000Z", duration_ms=20.0,
     )  # fmt: skip
     return result_from_wire(result_to_wire(written))

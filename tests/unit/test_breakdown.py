@@ -25,7 +25,7 @@ def row(
     status = ScoreStatus.SKIPPED if value is None else ScoreStatus.SCORED
     score = Score("coverage", status, value=value, detail={})
     return RowResult(
-        f"c{index}", index, 0, category, AgentStatus.SUCCESS, passed, (score,), None, "",
+        f"c{index}", index, 1, category, AgentStatus.SUCCESS, passed, (score,), None, "",
         tags=tuple(tags.split()), weight=weight,
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ def told(
         for index in range(total):
             if index > max(stored - 1, 0):
                 now[0] += seconds / (total - max(stored, 1))
-            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     return capsys.readouterr().err.splitlines()[-1]
 
 
@@ -62,7 +62,7 @@ def test_the_time_left_of_a_resumed_run_leaves_out_its_start(capsys: pytest.Capt
         progress.take(run)
         for index in range(26):
             now[0] += 60.0 if index == 16 else 1.0 if index > 16 else 0.0
-            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     assert "22/40 cases  100.0% passed  1.0 cases/s  18 s left" in capsys.readouterr().err
 
 
@@ -98,7 +98,7 @@ def test_time_left_is_told_while_any_is_left(capsys: pytest.CaptureFixture[str])
     now = [0.0]
     with make_progress(going(100), hidden=False, clock=lambda: now[0]) as progress:
         for index in range(41):
-            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, index > 0, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, index > 0, (), 1.0, ""))
             now[0] += 0.125
     assert "41/100 cases  97.6% passed  8.0 cases/s  7 s left" in capsys.readouterr().err
 
@@ -111,7 +111,7 @@ def test_what_the_first_rows_wait_for_is_told(capsys: pytest.CaptureFixture[str]
         progress.wait_for(["judge"])
         progress.wait_for([])
         for index in range(4):
-            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     assert capsys.readouterr().err.splitlines()[1:] == [
         "loading the embedding model and starting the judge …",
         "starting the judge …",
@@ -129,7 +129,7 @@ def test_a_terminal_shows_what_is_waited_for_in_place_of_a_rate(
         progress.wait_for(["embedder"])
         assert capsys.readouterr().err.endswith("0/2 cases  loading the embedding model … 0 s")
         for index in range(2):
-            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
         assert capsys.readouterr().err.endswith("2/2 cases  100.0% passed")
         progress.wait_for([])
 
@@ -141,7 +141,7 @@ def test_a_run_with_repeats_counts_rows(capsys: pytest.CaptureFixture[str]) -> N
     with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
         for index in range(96):
             progress.take(
-                RowResult(f"c{index // 3}", index // 3, index % 3, "", AgentStatus.SUCCESS, True, (), 1.0, "")
+                RowResult(f"c{index // 3}", index // 3, index % 3 + 1, "", AgentStatus.SUCCESS, True, (), 1.0, "")
             )
     assert capsys.readouterr().err.splitlines()[-1] == "96/96 rows  100.0% passed"
 
@@ -153,9 +153,9 @@ def test_a_row_that_is_replaced_is_counted_once(capsys: pytest.CaptureFixture[st
     with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
         for index in (*range(8), 2, 5, 5):
             passed = True if index not in (2, 5) else None
-            progress.take(RowResult("c", index // 2, index % 2, "", AgentStatus.SUCCESS, passed, (), 1.0, ""))
-        progress.take(RowResult("c", 1, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
-        progress.take(RowResult("c", 2, 1, "", AgentStatus.SUCCESS, False, (), 1.0, ""))
+            progress.take(RowResult("c", index // 2, index % 2 + 1, "", AgentStatus.SUCCESS, passed, (), 1.0, ""))
+        progress.take(RowResult("c", 1, 1, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+        progress.take(RowResult("c", 2, 2, "", AgentStatus.SUCCESS, False, (), 1.0, ""))
     assert capsys.readouterr().err.splitlines()[1:] == ["8/8 rows  100.0% passed", "8/8 rows  87.5% passed"]
 
 
@@ -164,7 +164,7 @@ def test_variants_count_a_row_once() -> None:
     progress = GroupProgress({"a": going(3)}, hidden=True)
     take = progress.taker("r1")
     for index in (0, 1, 1, 2, 2):
-        take(RowResult("c", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+        take(RowResult("c", index, 1, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     assert progress.line() == "a 3/3"
 
 

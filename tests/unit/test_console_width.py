@@ -44,7 +44,7 @@ def failing(kind: str) -> RowResult:
     response = ROWS[kind]
     reason = f"agent error (raised): {ERROR.message}" if kind == "error" else f"contains: {LONG}"
     return RowResult(
-        "a case", 0, 0, "", response.status, False, (), None, reason,
+        "a case", 0, 1, "", response.status, False, (), None, reason,
         response=response, input=LONG, references=(LONG,),
     )  # fmt: skip
 

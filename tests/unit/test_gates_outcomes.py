@@ -62,7 +62,7 @@ def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **abou
     return RowResult(
         case_id=case.case_id,
         case_index=index,
-        repeat_index=repeat,
+        repeat=repeat,
         category=about.get("category", ""),
         tags=about.get("tags", ()),
         status=response.status,

@@ -255,7 +255,7 @@ def row(number: int, text: str = "fine", **values: Any) -> RowResult:
     """Return a row with an answer."""
     status = values.pop("status", AgentStatus.SUCCESS)
     return RowResult(
-        f"c{number}", number, 0, "", status, None, (), 1.0, "", input=f"q{number}", references=("right",),
+        f"c{number}", number, 1, "", status, None, (), 1.0, "", input=f"q{number}", references=("right",),
         response=AgentResponse(status=status, text=text), **values,
     )  # fmt: skip
 

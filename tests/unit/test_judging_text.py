@@ -41,7 +41,7 @@ def failed(metric: str = "quality", **detail: Any) -> Score:
 
 def row(*scores: Score) -> RowResult:
     """Return a row with these scores."""
-    return RowResult("c", 0, 0, "", AgentStatus.SUCCESS, False, scores, None, "")
+    return RowResult("c", 0, 1, "", AgentStatus.SUCCESS, False, scores, None, "")
 
 
 def test_reasons_are_those_of_what_failed() -> None:
@@ -138,7 +138,7 @@ def judged_row(*verdicts: dict[str, Any]) -> RowResult:
         Score(f"m{index}", ScoreStatus.SCORED, value=1.0, detail={"verdict": verdict})
         for index, verdict in enumerate(verdicts)
     )
-    return RowResult("c", 0, 0, "", AgentStatus.SUCCESS, True, scores, None, "")
+    return RowResult("c", 0, 1, "", AgentStatus.SUCCESS, True, scores, None, "")
 
 
 ROWS = [

@@ -171,7 +171,7 @@ def _is_command(decorator: ast.expr) -> bool:
 
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-WRONG_ARGUMENTS = 6
+WRONG_ARGUMENTS = 4
 """How many arguments in tests are of a wrong type on purpose, as a user's may be."""
 PATCHED_CONSTANTS = {
     "_INDEX_VERSION": "a later SQLite",

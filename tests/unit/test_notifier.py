@@ -27,7 +27,7 @@ def events(*sequences: int) -> list[pb.RunEvent]:
 
 def large_row(sequence: int, chars: int) -> RowResult:
     score = Score("m", ScoreStatus.ERROR, reason="\u6570" * chars)
-    return RowResult("c", 0, 0, "", AgentStatus.SUCCESS, None, (score,), None, "", sequence=sequence)
+    return RowResult("c", 0, 1, "", AgentStatus.SUCCESS, None, (score,), None, "", sequence=sequence)
 
 
 @given(
@@ -71,7 +71,7 @@ def test_rows_are_kept_with_answers_by_the_bytes_that_they_take() -> None:
     notifier.subscribe(RUN)
     for number, character in enumerate("x\u6570", 1):
         answer = AgentResponse(text=character * 2_000)
-        row = RowResult("c", 0, 0, "", AgentStatus.SUCCESS, True, (), None, "", sequence=number, response=answer)
+        row = RowResult("c", 0, 1, "", AgentStatus.SUCCESS, True, (), None, "", sequence=number, response=answer)
         notifier.publish(RUN, [row])
     short, long = (event.row_finished for event in notifier.recent_events(RUN, 0, 9))
     assert (short.HasField("response"), long.HasField("response")) == (True, False)

@@ -26,7 +26,7 @@ from assay_orchestrator.store.teams.spending import Spent
 
 def spent(*usages: Usage) -> Spent:
     """Return what answers with some usages have taken."""
-    answers = [AnswerRecord(index, 0, 0, AgentResponse(text="a", usage=usage)) for index, usage in enumerate(usages)]
+    answers = [AnswerRecord(index, 1, 0, AgentResponse(text="a", usage=usage)) for index, usage in enumerate(usages)]
     return spent_on(answers, [], counts_answers=True, is_judged=False)
 
 

@@ -119,7 +119,7 @@ def test_a_value_of_the_summary_may_have_any_size(tmp_path: Path, value: float, 
 
 def test_repeats_share_the_number_of_their_query(tmp_path: Path) -> None:
     """A column Repeat distinguishes the runs of a case; runs without repeats do not have it."""
-    rows, _ = tables(tmp_path, document([row("a"), row("a", repeat=1), row("b"), row("b", repeat=1)]))
+    rows, _ = tables(tmp_path, document([row("a"), row("a", repeat=2), row("b"), row("b", repeat=2)]))
     assert rows[0][:4] == ["Query #", "Timestamp", "Case", "Repeat"]
     assert [(line[0], line[2], line[3]) for line in rows[1:]] == [
         ("1", "a", "1"), ("1", "a", "2"), ("2", "b", "1"), ("2", "b", "2")

@@ -42,7 +42,7 @@ def stored(index: int, sources: tuple[str, ...], overall: float | None, tokens: 
     )
     scores = tuple(score_row(METRICS, row))
     return RowResult(
-        f"c{index}", index, 0, "", response.status, row_verdict(response.status, scores), scores, None, "",
+        f"c{index}", index, 1, "", response.status, row_verdict(response.status, scores), scores, None, "",
         response=response,
     )  # fmt: skip
 

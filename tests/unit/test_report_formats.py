@@ -40,7 +40,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "no verdicts": document([row(passed=None, scores={"similarity": score(None)})], {"similarity": NOTHING}),
     "no metrics": document([row(scores={}, passed=None)], {}),
     "partial": document([row()], partial=True, total=9, finished=1),
-    "repeats": document([row("c1"), failed("c1", repeat=1), row("c2"), row("c2", repeat=1)]),
+    "repeats": document([row("c1"), failed("c1", repeat=2), row("c2"), row("c2", repeat=2)]),
     "an older version": document([row()], {"similarity": OLD}),
     "hostile": document([failed(HOSTILE, question=HOSTILE, answer=HOSTILE, references=[HOSTILE], reason=HOSTILE)]),
     "arabic": document([failed("حالة", question="ما هي عاصمة السودان؟", answer="الخرطوم.", references=["الخرطوم"])]),

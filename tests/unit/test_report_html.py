@@ -210,7 +210,7 @@ def test_data_is_what_it_was(tmp_path: Path) -> None:
     report = document([failed("c1", question=HOSTILE, answer="</script> \U0001f600 \u2028", references=[HOSTILE])])
     page = Page(text_of(tmp_path, report))
     (entry,), (detail,) = page.data("entries"), page.data("details")
-    assert entry[:7] == ["c1", 0, 1, None, [], 1234.5, [0.5]]
+    assert entry[:7] == ["c1", 1, 1, None, [], 1234.5, [0.5]]
     assert (detail["question"], detail["answer"], detail["references"]) == (
         HOSTILE,
         "</script> \U0001f600 \u2028",
@@ -236,7 +236,7 @@ def test_large_reports_are_compressed(tmp_path: Path) -> None:
 
 def test_repeats_are_one_line_without_script_too(tmp_path: Path) -> None:
     """Without JavaScript the first 100 cases are there, repeats folded to k of n and means of their values."""
-    rows = [one for index in range(120) for one in (row(f"c{index}"), failed(f"c{index}", 0.5, repeat=1))]
+    rows = [one for index in range(120) for one in (row(f"c{index}"), failed(f"c{index}", 0.5, repeat=2))]
     page = Page(text_of(tmp_path, document(rows)))
     page_text = page.said()
     assert "c0 What is it? 1 of 2 passed 0.6500 1.23 s" in page_text

@@ -63,7 +63,7 @@ def row(fate: str, chosen: Sequence[Metric], index: int, verdict: JudgeEvidence 
     scores = tuple(score_row(chosen, Row(Case(f"c{index}", (turn,)), response, verdicts=verdicts)))
     passed, reason = row_verdict(response.status, scores), row_reason(response, scores)
     return RowResult(
-        f"c{index}", index, 0, "", response.status, passed, scores, response.latency_ms, reason, response=response
+        f"c{index}", index, 1, "", response.status, passed, scores, response.latency_ms, reason, response=response
     )
 
 
@@ -368,7 +368,7 @@ def checked(text: str, checks: tuple[Assertion, ...], chosen: list[Metric], inde
     case, response = Case(f"c{index}", (Turn("q"),), assertions=checks), AgentResponse(text=text)
     scores = tuple(score_row(chosen, Row(case, response)))
     passed, reason = row_verdict(response.status, scores), row_reason(response, scores)
-    return RowResult(case.case_id, index, 0, "", response.status, passed, scores, 1.0, reason)
+    return RowResult(case.case_id, index, 1, "", response.status, passed, scores, 1.0, reason)
 
 
 def test_unreported_tool_calls_make_a_run_incomplete() -> None:
@@ -379,7 +379,7 @@ def test_unreported_tool_calls_make_a_run_incomplete() -> None:
     def called(calls: tuple[ToolCall, ...] | None, index: int) -> RowResult:
         scores = tuple(score_row(chosen, Row(case, AgentResponse(tool_calls=calls))))
         verdict = row_verdict(AgentStatus.SUCCESS, scores)
-        return RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, verdict, scores, 1.0, "")
+        return RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, verdict, scores, 1.0, "")
 
     rows = [called(None, 0), *(called((ToolCall("search"),), number) for number in range(1, 30))]
     verdict = summarise(rows, chosen, ["pass_rate >= 1", "tool_calls >= 1"])

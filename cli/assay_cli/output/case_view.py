@@ -34,7 +34,7 @@ def case_view(run: Run, row: RowResult, earlier: Sequence[RowAttempt]) -> str:
         row: The row with its answer.
         earlier: Earlier attempts that were replaced or interrupted, oldest first.
     """
-    repeat = f"  repeat {row.repeat_index + 1} of {run.spec.repeats}" if run.spec.repeats > 1 else ""
+    repeat = f"  repeat {row.repeat} of {run.spec.repeats}" if run.spec.repeats > 1 else ""
     category = f"  category {shorten(row.category, None)}" if row.category else ""
     tags = f"  tags {shorten(', '.join(row.tags), None)}" if row.tags else ""
     lines = [

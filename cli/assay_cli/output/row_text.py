@@ -23,7 +23,7 @@ _NAME_CHARS = 40
 def row_name(run: Run, row: RowResult, width: int) -> str:
     """Return the case id, with the repeat if there are several; cut to fit a terminal's width."""
     name = shorten(row.case_id, None if width >= WIDE else _NAME_CHARS)
-    return f"{name} #{row.repeat_index + 1}" if run.spec.repeats > 1 else name
+    return f"{name} #{row.repeat}" if run.spec.repeats > 1 else name
 
 
 def row_lines(row: RowResult, width: int) -> list[str]:

@@ -80,7 +80,7 @@ def attempts_document(attempts: Sequence[RowAttempt]) -> list[dict[str, Any]]:
     """Return all attempts at a case."""
     return [
         {
-            "repeat": attempt.repeat_index,
+            "repeat": attempt.repeat,
             "attempt": attempt.attempt_index,
             "outcome": attempt.outcome.value,
             "at": attempt.at,

@@ -116,7 +116,7 @@ def _line(row: RowResult, entry: _RowVerdict, judge: JudgeSpec, *, repeats: int,
     exchange = row if entry.turn is None else row.turns[entry.turn]
     return {
         "case": row.case_id,
-        **({"repeat": row.repeat_index} if repeats > 1 else {}),
+        **({"repeat": row.repeat} if repeats > 1 else {}),
         **({"turn": entry.turn} if entry.turn is not None else {}),
         "rubric": verdict["rubric"],
         **({"rubric_sha256": rubric_sha256(judge.rubric_yaml)} if own_rubric else {}),

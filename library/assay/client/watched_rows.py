@@ -38,7 +38,7 @@ class WatchedRows:
         """Add an event of the watch."""
         if not isinstance(event, RowResult) or not self.is_wanted:
             return
-        self._rows[event.case_index, event.repeat_index] = event
+        self._rows[event.case_index, event.repeat] = event
         if not self._is_bounded:
             return
         chars = _chars(event)

@@ -64,7 +64,7 @@ class CaseScores:
         passed: bool | None,
         status: AgentStatus = AgentStatus.SUCCESS,
         errors: Collection[str] = (),
-        repeat: int = 0,
+        repeat: int = 1,
         category: str = "",
         tags: Sequence[str] = (),
         content: bytes = b"",
@@ -79,7 +79,7 @@ class CaseScores:
             passed: Its verdict.
             status: The status that the agent reported.
             errors: The metrics without a value because of an error of agent, judge or metric.
-            repeat: The repeat, from 0.
+            repeat: The repeat, from 1.
             category: The category of the case.
             tags: The tags of the case.
             content: Digest of question and references, equal for equal contents; empty if unknown.
@@ -99,7 +99,7 @@ class CaseScores:
             self.contents.append(content)
         self.row_count += 1
         self._rows[place] += 1
-        self.repeats = max(self.repeats, repeat + 1)
+        self.repeats = max(self.repeats, repeat)
         self._met[place] |= meets_filter
         if status.is_failed:
             self._error_rows[place] += 1

@@ -47,7 +47,7 @@ def matches(wanted: RowFilter, row: RowResult) -> bool:
         and (not wanted.categories or row.category in map(clean_text, wanted.categories))
         and (not wanted.tags or not set(row.tags).isdisjoint(map(clean_text, wanted.tags)))
         and (not wanted.case_ids or row.case_id in map(clean_text, wanted.case_ids))
-        and (not wanted.repeats or row.repeat_index in wanted.repeats)
+        and (not wanted.repeats or row.repeat in wanted.repeats)
         and all(_has_latency(row, condition) for condition in wanted.latencies)
         and all(meets(metric_value(row, condition.metric), condition) for condition in wanted.metrics)
         and all(_has_text(row, condition) for condition in wanted.texts)

@@ -21,7 +21,7 @@ class RowFacets:
         outcomes: By outcome; outcomes without rows are left out.
         categories: By category, most frequent first; "" for rows without a category.
         tags: By tag, most frequent first; a row counts under each of its tags.
-        repeats: By repeat, from 0, in order.
+        repeats: By repeat, from 1, in order.
         omitted_categories: How many categories are left out, if there are too many.
         omitted_tags: How many tags are left out likewise.
     """

@@ -101,7 +101,7 @@ class RowFilter:
         categories: Categories; the empty text stands for rows without a category.
         tags: Tags.
         case_ids: Cases.
-        repeats: Repeats, from 0.
+        repeats: Repeats, from 1.
         texts: Texts of question and answer; all must occur.
         metrics: Conditions on metric values; all must hold.
         latencies: Conditions on the agent's wall time; all must hold.

@@ -56,7 +56,7 @@ _OUTCOMES = {outcome.value: outcome for outcome in RowOutcome}
 _STATUSES = {status.value: status for status in AgentStatus}
 _COMPARISONS = {comparison.value: comparison for comparison in Comparison}
 _SORT_KEYS = (RowKey.DATASET, RowKey.LATENCY, RowKey.CASE)
-_REPEAT = re.compile(r"[0-9]{1,9}")
+_REPEAT = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def parse_row_filter(text: str, *, where: str = "", metrics: Collection[str] | None = None) -> RowFilter:
@@ -260,7 +260,7 @@ def _status_problem(value: str) -> str:
 
 
 def _repeat_problem(value: str) -> str:
-    return "" if _REPEAT.fullmatch(value) else f"{value[:60]!r} is no repeat: write its number, from 0"
+    return "" if _REPEAT.fullmatch(value) else f"{value[:60]!r} is no repeat: write its number, from 1"
 
 
 _CHECKS = {"outcome": _outcome_problem, "repeat": _repeat_problem, "status": _status_problem}

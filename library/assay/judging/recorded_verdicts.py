@@ -7,7 +7,7 @@ Each line holds one verdict, and what it is on:
 
 It counts for an answer of that case with exactly this text, by this rubric, and, where a check of the case is judged,
 for this `criterion`. What else it states (`question`, `references`, `contexts`, `rubric_sha256`) must be as it is now;
-what it does not state is not compared. With `repeat` (from 0) it counts for that repeat alone, with `turn` (from 0) for
+what it does not state is not compared. With `repeat` (from 1) it counts for that repeat alone, with `turn` (from 0) for
 the answer of that turn of a conversation; without it, for the last one.
 """
 
@@ -44,6 +44,7 @@ ANSWER = "answer"
 """The rubric of `judge_score` where a spec names none."""
 
 _NEEDED = ("case", "rubric", "answer", "judge", "verdict")
+_WHOLE = {"repeat": (1, MAX_REPEATS), "turn": (0, MAX_REPEATS - 1)}
 _STATED = ("criterion", "question", "references", "contexts", "rubric_sha256", "repeat", "turn")
 _TEXTS = ("case", "rubric", "judge", "answer", "criterion", "question", "rubric_sha256")
 _NAMES = {"case": MAX_CASE_ID_CHARS, "rubric": MAX_JUDGE_CHARS, "judge": MAX_JUDGE_CHARS}
@@ -218,7 +219,7 @@ class _Reader:
         if line is None or len(self._problems) > before:
             return
         verdict = line.verdict
-        key = (line.case, verdict.rubric, verdict.criterion, verdict.answer_sha256, verdict.repeat_index, line.turn)
+        key = (line.case, verdict.rubric, verdict.criterion, verdict.answer_sha256, verdict.repeat, line.turn)
         if key in self._seen:
             self._say(number, f"is on the same answer as line {self._seen[key]}: remove one of them")
         self._seen[key] = number
@@ -324,9 +325,10 @@ def _value_problem(key: str, value: object) -> str:
     if key in ("references", "contexts"):
         is_texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
         return "" if is_texts else "must be a list of strings"
-    if key in ("repeat", "turn"):
-        is_repeat = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_REPEATS
-        return "" if is_repeat else f"must be a whole number from 0 to {MAX_REPEATS - 1}, not {value!r:.60}"
+    if key in _WHOLE:
+        first, last = _WHOLE[key]
+        is_within = isinstance(value, int) and not isinstance(value, bool) and first <= value <= last
+        return "" if is_within else f"must be a whole number from {first} to {last}, not {value!r:.60}"
     if key not in _TEXTS:
         return ""
     if not isinstance(value, str):

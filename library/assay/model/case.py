@@ -84,7 +84,7 @@ class RecordedVerdict:
         answer_sha256: SHA-256 of the answer's text in UTF-8, in hexadecimal.
         judge: The judge's name, for display.
         verdict: The judge's reply, a JSON object.
-        repeat_index: The repeat of the case, from 0; None for all repeats.
+        repeat: The repeat of the case, from 1; None for all repeats.
         criterion: The criterion of the check it belongs to; empty for other verdicts.
         turn_index: The turn of the answer, from 0; 0 for a single question.
     """
@@ -93,7 +93,7 @@ class RecordedVerdict:
     answer_sha256: str
     judge: str
     verdict: dict[str, Any]
-    repeat_index: int | None = None
+    repeat: int | None = None
     criterion: str = ""
     turn_index: int = 0
 

@@ -177,7 +177,7 @@ class RowResult:
 
     Args:
         case_index: The case's position in the dataset, from 0.
-        repeat_index: The repeat, from 0.
+        repeat: The repeat, from 1.
         category: The case's category, or empty.
         tags: The case's tags.
         weight: The case's weight.
@@ -206,7 +206,7 @@ class RowResult:
 
     case_id: str
     case_index: int
-    repeat_index: int
+    repeat: int
     category: str
     status: AgentStatus
     passed: bool | None
@@ -232,14 +232,14 @@ class RowAttempt:
     """An attempt at a row.
 
     Args:
-        repeat_index: The repeat of the case, from 0.
+        repeat: The repeat of the case, from 1.
         attempt_index: The attempt, from 0.
         outcome: The attempt's outcome.
         at: When it was stored or set aside, or, if interrupted, when it began; ISO 8601 in UTC.
         result: The result with its answer; None if it was interrupted.
     """
 
-    repeat_index: int
+    repeat: int
     attempt_index: int
     outcome: AttemptOutcome
     at: str

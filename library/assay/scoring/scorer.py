@@ -302,7 +302,7 @@ class Scorer:
         return RowResult(
             case_id=case.case_id,
             case_index=self._count,
-            repeat_index=0,
+            repeat=1,
             category=case.category,
             tags=case.tags,
             weight=case.weight,

@@ -236,7 +236,7 @@ class RecordedVerdict(_message.Message):
     ANSWER_SHA256_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
     VERDICT_JSON_FIELD_NUMBER: _builtins.int
-    REPEAT_INDEX_FIELD_NUMBER: _builtins.int
+    REPEAT_FIELD_NUMBER: _builtins.int
     CRITERION_FIELD_NUMBER: _builtins.int
     TURN_INDEX_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
@@ -247,8 +247,8 @@ class RecordedVerdict(_message.Message):
     """The judge's name for people, e.g. "openai:gpt-4o-mini"; one line of at most 300 characters."""
     verdict_json: _builtins.str
     """The verdict: the text of one JSON object, as the judge replied."""
-    repeat_index: _builtins.int
-    """The repeat that the verdict applies to, from 0; absent means all repeats."""
+    repeat: _builtins.int
+    """The repeat that the verdict applies to, from 1; absent means all repeats."""
     criterion: _builtins.str
     """The criterion of a check, as the judge saw it; empty if the verdict is not on a check."""
     turn_index: _builtins.int
@@ -260,17 +260,17 @@ class RecordedVerdict(_message.Message):
         answer_sha256: _builtins.str = ...,
         judge: _builtins.str = ...,
         verdict_json: _builtins.str = ...,
-        repeat_index: _builtins.int | None = ...,
+        repeat: _builtins.int | None = ...,
         criterion: _builtins.str = ...,
         turn_index: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_repeat_index", b"_repeat_index", "repeat_index", b"repeat_index"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_repeat", b"_repeat", "repeat", b"repeat"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_repeat_index", b"_repeat_index", "answer_sha256", b"answer_sha256", "criterion", b"criterion", "judge", b"judge", "repeat_index", b"repeat_index", "rubric", b"rubric", "turn_index", b"turn_index", "verdict_json", b"verdict_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_repeat", b"_repeat", "answer_sha256", b"answer_sha256", "criterion", b"criterion", "judge", b"judge", "repeat", b"repeat", "rubric", b"rubric", "turn_index", b"turn_index", "verdict_json", b"verdict_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__repeat_index: _TypeAlias = _typing.Literal["repeat_index"]  # noqa: Y015
-    _WhichOneofArgType__repeat_index: _TypeAlias = _typing.Literal["_repeat_index", b"_repeat_index"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__repeat_index) -> _WhichOneofReturnType__repeat_index | None: ...
+    _WhichOneofReturnType__repeat: _TypeAlias = _typing.Literal["repeat"]  # noqa: Y015
+    _WhichOneofArgType__repeat: _TypeAlias = _typing.Literal["_repeat", b"_repeat"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__repeat) -> _WhichOneofReturnType__repeat | None: ...
 
 Global___RecordedVerdict: _TypeAlias = RecordedVerdict  # noqa: Y015
 

@@ -205,7 +205,7 @@ class RowResult(_message.Message):
 
     CASE_ID_FIELD_NUMBER: _builtins.int
     CASE_INDEX_FIELD_NUMBER: _builtins.int
-    REPEAT_INDEX_FIELD_NUMBER: _builtins.int
+    REPEAT_FIELD_NUMBER: _builtins.int
     CATEGORY_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     PASSED_FIELD_NUMBER: _builtins.int
@@ -226,8 +226,8 @@ class RowResult(_message.Message):
     """The case."""
     case_index: _builtins.int
     """Position of the case in the dataset, from 0."""
-    repeat_index: _builtins.int
-    """The repeat, from 0."""
+    repeat: _builtins.int
+    """The repeat, from 1."""
     category: _builtins.str
     """The case's category, or empty."""
     status: _agent_pb2.AgentStatus.ValueType
@@ -283,7 +283,7 @@ class RowResult(_message.Message):
         *,
         case_id: _builtins.str = ...,
         case_index: _builtins.int = ...,
-        repeat_index: _builtins.int = ...,
+        repeat: _builtins.int = ...,
         category: _builtins.str = ...,
         status: _agent_pb2.AgentStatus.ValueType = ...,
         passed: _builtins.bool | None = ...,
@@ -303,7 +303,7 @@ class RowResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "duration_ms", b"duration_ms", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "response", b"response", "start_time", b"start_time", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "expected_json", b"expected_json", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "expected_json", b"expected_json", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "reason", b"reason", "references", b"references", "repeat", b"repeat", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
     _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
@@ -574,21 +574,21 @@ class RepeatCount(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    REPEAT_INDEX_FIELD_NUMBER: _builtins.int
+    REPEAT_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
-    repeat_index: _builtins.int
-    """The repeat, from 0."""
+    repeat: _builtins.int
+    """The repeat, from 1."""
     row_count: _builtins.int
     """Number of rows."""
     def __init__(
         self,
         *,
-        repeat_index: _builtins.int = ...,
+        repeat: _builtins.int = ...,
         row_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["repeat_index", b"repeat_index", "row_count", b"row_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["repeat", b"repeat", "row_count", b"row_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -756,13 +756,13 @@ class RowAttempt(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    REPEAT_INDEX_FIELD_NUMBER: _builtins.int
+    REPEAT_FIELD_NUMBER: _builtins.int
     ATTEMPT_INDEX_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     OUTCOME_TIME_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
-    repeat_index: _builtins.int
-    """The repeat of the case, from 0."""
+    repeat: _builtins.int
+    """The repeat of the case, from 1."""
     attempt_index: _builtins.int
     """The attempt, from 0."""
     outcome: Global___AttemptOutcome.ValueType
@@ -778,7 +778,7 @@ class RowAttempt(_message.Message):
     def __init__(
         self,
         *,
-        repeat_index: _builtins.int = ...,
+        repeat: _builtins.int = ...,
         attempt_index: _builtins.int = ...,
         outcome: Global___AttemptOutcome.ValueType = ...,
         outcome_time: _timestamp_pb2.Timestamp | None = ...,
@@ -786,7 +786,7 @@ class RowAttempt(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["outcome_time", b"outcome_time", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_index", b"attempt_index", "outcome", b"outcome", "outcome_time", b"outcome_time", "repeat_index", b"repeat_index", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_index", b"attempt_index", "outcome", b"outcome", "outcome_time", b"outcome_time", "repeat", b"repeat", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -156,7 +156,7 @@ def _verdict_to_wire(verdict: RecordedVerdict) -> case_pb2.RecordedVerdict:
         answer_sha256=verdict.answer_sha256,
         judge=verdict.judge,
         verdict_json=mapping_to_text(verdict.verdict),
-        repeat_index=verdict.repeat_index,
+        repeat=verdict.repeat,
         criterion=verdict.criterion,
         turn_index=verdict.turn_index,
     )
@@ -168,7 +168,7 @@ def _verdict_from_wire(verdict: case_pb2.RecordedVerdict, where: str, texts: _Te
         answer_sha256=verdict.answer_sha256,
         judge=verdict.judge,
         verdict=texts.mapping(verdict.verdict_json, f"{where}.verdict_json"),
-        repeat_index=verdict.repeat_index if verdict.HasField("repeat_index") else None,
+        repeat=verdict.repeat if verdict.HasField("repeat") else None,
         criterion=verdict.criterion,
         turn_index=verdict.turn_index,
     )

@@ -27,7 +27,7 @@ def facets_to_wire(facets: RowFacets) -> row_pb2.RowFacets:
         ],
         categories=[row_pb2.NameCount(name=name, row_count=count) for name, count in facets.categories.items()],
         tags=[row_pb2.NameCount(name=name, row_count=count) for name, count in facets.tags.items()],
-        repeats=[row_pb2.RepeatCount(repeat_index=repeat, row_count=count) for repeat, count in facets.repeats.items()],
+        repeats=[row_pb2.RepeatCount(repeat=repeat, row_count=count) for repeat, count in facets.repeats.items()],
         omitted_category_count=facets.omitted_categories,
         omitted_tag_count=facets.omitted_tags,
     )
@@ -40,7 +40,7 @@ def facets_from_wire(message: row_pb2.RowFacets) -> RowFacets:
         outcomes={outcome: count for outcome, count in outcomes.items() if outcome is not None},
         categories={facet.name: facet.row_count for facet in message.categories},
         tags={facet.name: facet.row_count for facet in message.tags},
-        repeats={facet.repeat_index: facet.row_count for facet in message.repeats},
+        repeats={facet.repeat: facet.row_count for facet in message.repeats},
         omitted_categories=message.omitted_category_count,
         omitted_tags=message.omitted_tag_count,
     )

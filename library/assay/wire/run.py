@@ -195,7 +195,7 @@ def result_to_wire(result: RowResult) -> row_pb2.RowResult:
     return row_pb2.RowResult(
         case_id=result.case_id,
         case_index=result.case_index,
-        repeat_index=result.repeat_index,
+        repeat=result.repeat,
         category=result.category,
         status=STATUSES.to_wire(result.status),
         passed=result.passed,
@@ -259,7 +259,7 @@ def result_from_wire(result: row_pb2.RowResult, sequence: int = 0) -> RowResult:
     return RowResult(
         case_id=result.case_id,
         case_index=result.case_index,
-        repeat_index=result.repeat_index,
+        repeat=result.repeat,
         category=result.category,
         status=STATUSES.from_wire(result.status),
         passed=result.passed if result.HasField("passed") else None,

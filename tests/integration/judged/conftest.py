@@ -53,7 +53,7 @@ class CountingAgent:
 
     def __call__(self, request: AgentRequest) -> str:
         """Answer."""
-        self.asked.append(f"{request.case_id}/{request.repeat_index}/{request.turn_index}")
+        self.asked.append(f"{request.case_id}/{request.repeat}/{request.turn_index}")
         return "a" + request.input[1:]
 
 

@@ -39,7 +39,7 @@ async def test_no_judge_service_is_needed(set_up: SetUp, case_of: CaseOf) -> Non
         case_of(0, "a", verdicts=(verdict("a", 3),)),
         case_of(1, "a", verdicts=(verdict("b"),)),
         case_of(2, "a", verdicts=(dataclasses.replace(verdict("a"), rubric="answer"),)),
-        case_of(3, "a", verdicts=(verdict("a", repeat_index=1),)),
+        case_of(3, "a", verdicts=(verdict("a", repeat=2),)),
     ]
     settings = stage.settings(adapter="replay", judge=RECORDED)
     async with stage.orchestrator(judge=False) as client:

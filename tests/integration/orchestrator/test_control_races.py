@@ -236,12 +236,12 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
     finished = 2 if phase in ("running", "busy", "pausing", "paused") else CASES
     rows = [
         RowResult(
-            f"c{index}", index, 0, "", AgentStatus.ERROR if is_error else AgentStatus.SUCCESS, not is_error, (), 1.0, ""
+            f"c{index}", index, 1, "", AgentStatus.ERROR if is_error else AgentStatus.SUCCESS, not is_error, (), 1.0, ""
         )
         for index in range(finished)
         for is_error in [index in ERRORS and phase != "clean"]
     ]
-    answers = [AnswerRecord(row.case_index, 0, 0, AgentResponse(text="a")) for row in rows]
+    answers = [AnswerRecord(row.case_index, 1, 0, AgentResponse(text="a")) for row in rows]
     results.put_rows(connection, run_id, answers, rows, {})
     state = {"busy": "taken", "pausing": "taken", "running": "waiting", "paused": "waiting"}.get(phase, "done")
     connection.execute(schema.shards.update().where(schema.shards.c.run_id == run_id).values(state=state, epoch=1))
@@ -356,7 +356,7 @@ def assert_whole(connection: sa.Connection, run_id: str, *, is_done: bool) -> No
         sa.select(history).where(history.c.run_id == run_id).order_by(history.c.attempt_index)
     ):
         assert row.outcome == "retried"
-        found.setdefault((row.case_index, row.repeat_index), []).append(row.attempt_index)
+        found.setdefault((row.case_index, row.repeat), []).append(row.attempt_index)
     assert all(indexes == list(range(len(indexes))) for indexes in found.values())
     if is_done:
         assert len(rows) == run.total_count

@@ -147,7 +147,7 @@ async def test_repeats_of_a_conversation_are_rows_of_their_own(serve: Serve, set
     """Each repeat has its turns, its tokens and its value."""
 
     async def agent(request: AgentRequest) -> AgentResponse:
-        right = request.repeat_index == 0 or request.turn_index == 2
+        right = request.repeat == 1 or request.turn_index == 2
         reference = {"one": "one!", "three": "3"}.get(request.input, "")
         return AgentResponse(text=reference if right else "no", usage=Usage(total_tokens=10))
 
@@ -178,7 +178,7 @@ async def test_recorded_conversations_replay_to_the_same_scores(serve: Serve, se
     """Rows whose answers are recorded turn by turn come back from replay with equal values, errors among them."""
 
     async def agent(request: AgentRequest) -> AgentResponse:
-        if request.repeat_index == 1 and request.input == "two":
+        if request.repeat == 2 and request.input == "two":
             raise KeyError("down")
         usage = Usage(total_tokens=10 + request.turn_index)
         return AgentResponse(text="one!" if request.turn_index == 0 else f"{len(request.history)}", usage=usage)
@@ -364,7 +364,7 @@ async def test_every_adapter_holds_a_conversation(
     monkeypatch.setenv("BOT_KEY", "k-1")
     async with AsyncExitStack() as stack:
         rows = await rows_of(name, serve, settings_of, tmp_path, stack)
-    assert [(row.case_id, row.repeat_index) for row in rows] == [(case.case_id, n) for case in CASES for n in (0, 1)]
+    assert [(row.case_id, row.repeat) for row in rows] == [(case.case_id, n) for case in CASES for n in (1, 2)]
     sessions = set()
     for row in rows:
         history: list[str] = []

@@ -32,7 +32,7 @@ def rows_of_run(passed: bool) -> list[RowResult]:
     """Return a row that passes or fails, and one with an error."""
     good = Score("exact_match", ScoreStatus.SCORED, float(passed), passed)
     bad = Score("judge_score", ScoreStatus.ERROR, reason="judge_unavailable")
-    row = RowResult("c0", 0, 0, "names", AgentStatus.SUCCESS, passed, (good, bad), 12.5, "" if passed else "too short")
+    row = RowResult("c0", 0, 1, "names", AgentStatus.SUCCESS, passed, (good, bad), 12.5, "" if passed else "too short")
     return [row, dataclasses.replace(row, case_id="c1", case_index=1, status=AgentStatus.ERROR, passed=None, scores=())]
 
 
@@ -69,7 +69,7 @@ def test_what_passed_before_is_found(filled: sa.Engine) -> None:
     """The comparison of two runs names the case that got worse, and why."""
     (query,) = [query for query in QUERIES if "result_rows AS b" in query]
     with filled.connect() as connection:
-        assert [tuple(row) for row in connection.exec_driver_sql(query)] == [("c0", 0, "too short")]
+        assert [tuple(row) for row in connection.exec_driver_sql(query)] == [("c0", 1, "too short")]
 
 
 def test_the_views_have_the_columns_that_the_guide_names(filled: sa.Engine) -> None:

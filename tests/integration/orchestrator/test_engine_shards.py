@@ -37,9 +37,9 @@ CASES = 1000
 EQUAL = FairShares({}, {})
 
 
-def row(case_index: int, repeat_index: int = 0) -> RowResult:
+def row(case_index: int, repeat: int = 1) -> RowResult:
     """Return a result without scores."""
-    return RowResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+    return RowResult(f"c{case_index}", case_index, repeat, "", AgentStatus.SUCCESS, True, (), 1.5, "")
 
 
 def add_run(
@@ -413,7 +413,7 @@ def start_all(connection: sa.Connection) -> list[Shard]:
 def finish(connection: sa.Connection, shard: Shard) -> None:
     """Store the one row of a shard."""
     index = shard.first_case
-    row = RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+    row = RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, True, (), 1.5, "")
     results.put_rows(connection, "r", [], [row], {shard.shard_index: shard.epoch})
     assert shards.complete_shard(connection, shard)
 

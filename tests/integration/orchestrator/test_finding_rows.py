@@ -101,7 +101,7 @@ async def test_rows_are_filtered_sorted_and_counted(serve: Serve, settings_of: S
         assert page.facets is not None
         assert page.facets.categories == {"a": 2, "b": 2}
         assert page.facets.tags == {"x": 2, "y": 1}
-        assert page.facets.repeats == {0: 4}
+        assert page.facets.repeats == {1: 4}
         assert page.facets.outcomes[RowOutcome.AGENT_ERROR] == 1
         empty = await client.row_page(
             run_id, where="category:zzz", order_by="exact_match", include_total_count=True, include_facets=True
@@ -168,9 +168,9 @@ async def test_a_case_comes_with_its_rows_and_neighbours(serve: Serve, settings_
         assert detail.case == cases()[1]
         assert (detail.case_index, detail.previous_case_id, detail.next_case_id) == (1, "c0", "c2")
         answers = [row.response.text if row.response is not None else "" for row in detail.results]
-        assert [(row.repeat_index, text) for row, text in zip(detail.results, answers, strict=True)] == [
-            (0, "no"),
+        assert [(row.repeat, text) for row, text in zip(detail.results, answers, strict=True)] == [
             (1, "no"),
+            (2, "no"),
         ]
         around = await client.get_case(run_id, "c3", where="category:a", order_by="-dataset")
         assert (around.previous_case_id, around.next_case_id) == ("", "c1")
@@ -215,19 +215,19 @@ async def test_pages_of_a_growing_run_lose_and_repeat_no_row(
 
     def row(index: int) -> RowResult:
         score = Score("exact_match", ScoreStatus.SCORED, float(index % 3))
-        return RowResult(f"c{index:02}", index, 0, "", AgentStatus.SUCCESS, True, (score,), float(index % 5), "")
+        return RowResult(f"c{index:02}", index, 1, "", AgentStatus.SUCCESS, True, (score,), float(index % 5), "")
 
     with engine.begin() as connection:
         plain = [Case(f"c{index:02}", (Turn("q"),)) for index in range(40)]
         store_run(connection, plain)
         results.put_rows(connection, "r", [], [row(index) for index in range(0, 40, 4)], {})
-    begun = {(index, 0) for index in range(0, 40, 4)}
+    begun = {(index, 1) for index in range(0, 40, 4)}
     seen: list[tuple[int, int]] = []
     after, added = None, iter(index for index in range(40) if index % 4)
     while True:
         with engine.begin() as connection:
             page: Sequence[Any] = found_rows.find_rows(connection, LOCAL, "r", RowQuery(EVERY_ROW, order), after, 3)
-            seen += [(result.case_index, result.repeat_index) for result, _ in page]
+            seen += [(result.case_index, result.repeat) for result, _ in page]
             if len(page) < 3:
                 break
             after = page[-1][1]

@@ -133,14 +133,14 @@ async def test_what_was_stored_unnoticed_is_not_stored_again(store: Database, pa
     assert shard is not None
     pauses = StoragePauses(StoredUnnoticed(store), lambda _: None, _resumed, backoff=Backoff(0.0, 0.0))
     flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
-    await flusher.journal(shard, (0, 0, 0))
-    answer, result = AnswerRecord(0, 0, 0, AgentResponse(text="a")), _row(0)
+    await flusher.journal(shard, (0, 1, 0))
+    answer, result = AnswerRecord(0, 1, 0, AgentResponse(text="a")), _row(0)
     await flusher.put(shard, answer if parts != "result" else None, result if parts != "answer" else None)
     await flusher.aclose()
     finished = await store.read(lambda c: results.read_in_order(c, "r", (-1, -1), 10))
     assert [row.sequence for row in finished] == ([1] if parts != "answer" else [])
     answered = await store.read(lambda c: results.stored_answers(c, "r", 0, _CASES))
-    assert {key: len(turns) for key, turns in answered.items()} == ({(0, 0): 1} if parts != "result" else {})
+    assert {key: len(turns) for key, turns in answered.items()} == ({(0, 1): 1} if parts != "result" else {})
 
 
 async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> None:
@@ -151,7 +151,7 @@ async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> No
     pauses = StoragePauses(counting, lambda _: None, _resumed)
     whole, broken_off = (Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None) for _ in range(2))
     for index, flusher in enumerate((whole, broken_off)):
-        await flusher.journal(shard, (index, 0, 1))  # its second attempt
+        await flusher.journal(shard, (index, 1, 1))  # its second attempt
     await _put(whole, shard, 0)
     before = counting.count
     await whole.aclose()
@@ -180,11 +180,11 @@ async def _resumed(run_id: str) -> None:
 
 
 def _row(index: int) -> RowResult:
-    return RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "")
+    return RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, True, (), 1.0, "")
 
 
 async def _put(flusher: Flusher, shard: Shard, index: int) -> None:
-    await flusher.put(shard, AnswerRecord(index, 0, 0, AgentResponse(text="a")), _row(index))
+    await flusher.put(shard, AnswerRecord(index, 1, 0, AgentResponse(text="a")), _row(index))
 
 
 async def _ends(tasks: Sequence[asyncio.Future[None]]) -> Sequence[BaseException | None]:

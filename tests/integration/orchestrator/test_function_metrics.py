@@ -377,10 +377,10 @@ async def test_every_repeat_is_scored_by_itself(serve: Serve, settings_of: Setti
     """A function sees which repeat it looks at."""
     async with serve() as client:
         run = await create(client, settings_of(), function("m"), cases=CASES[:1], repeats=3)
-        async with hosting(client, run, {"m": lambda request: request.repeat_index}):
+        async with hosting(client, run, {"m": lambda request: request.repeat}):
             await ended(client, run)
         rows = await rows_of(client, run)
-    assert sorted(score_of(row, "m").value or 0 for row in rows) == [0, 1, 2]
+    assert sorted(score_of(row, "m").value or 0 for row in rows) == [1, 2, 3]
 
 
 async def test_what_is_too_large_for_a_message_is_an_error(serve: Serve, settings_of: SettingsOf) -> None:

@@ -138,7 +138,7 @@ async def test_rows_of_several_batches_that_are_stored_together_share_rounds() -
     ended: Counter[int] = Counter()
 
     async def put(index: int) -> None:
-        await flusher.put(shard, AnswerRecord(index, 0, 0, AgentResponse(text="a")), None)
+        await flusher.put(shard, AnswerRecord(index, 1, 0, AgentResponse(text="a")), None)
         ended[rounds.number] += 1
 
     rounds.count()

@@ -89,7 +89,7 @@ async def test_answers_are_scored_with_other_metrics(serve: Serve, settings_of: 
             assert [turn.response and turn.response.text for turn in other.turns] == [
                 turn.response and turn.response.text for turn in one.turns
             ]
-            assert (other.case_id, other.repeat_index, other.status) == (one.case_id, one.repeat_index, one.status)
+            assert (other.case_id, other.repeat, other.status) == (one.case_id, one.repeat, one.status)
             assert other.latency_ms == one.latency_ms
             assert other.scores[1].value == one.scores[0].value
     assert again.counts.agent_errors == source.counts.agent_errors == 4

@@ -69,7 +69,7 @@ def stored_rows(draw: st.DrawFn) -> tuple[list[Case], list[AnswerRecord], list[R
         tags = tuple(draw(st.lists(NAMES, max_size=2, unique=True)))
         case = Case(f"{draw(NAMES)}c{index}", tuple(texts), variables=variables, category=draw(NAMES), tags=tags)
         cases.append(case)
-        for repeat in range(draw(st.integers(0, 2))):
+        for repeat in range(1, draw(st.integers(1, 3))):
             answers += [
                 AnswerRecord(index, repeat, turn, AgentResponse(text=draw(TEXTS))) for turn in range(len(texts))
             ]
@@ -111,7 +111,7 @@ FILTERS = st.builds(
     categories=st.lists(NAMES, max_size=2).map(tuple),
     tags=st.lists(NAMES, max_size=2).map(tuple),
     case_ids=st.lists(st.sampled_from(["c0", "ac0", "%c1", "c2"]), max_size=1).map(tuple),
-    repeats=st.lists(st.integers(0, 2), max_size=2).map(tuple),
+    repeats=st.lists(st.integers(1, 3), max_size=2).map(tuple),
     texts=st.lists(st.builds(TextCondition, st.sampled_from(list(TextField)), NEEDLES), max_size=1).map(tuple),
     metrics=st.lists(METRIC_CONDITIONS, max_size=2).map(tuple),
     latencies=st.lists(LATENCY_CONDITIONS, max_size=1).map(tuple),
@@ -158,7 +158,7 @@ def walk(connection: sa.Connection, query: RowQuery, size: int) -> list[RowResul
 
 
 def keys(rows: Sequence[RowResult]) -> list[tuple[int, int]]:
-    return [(row.case_index, row.repeat_index) for row in rows]
+    return [(row.case_index, row.repeat) for row in rows]
 
 
 def test_the_database_finds_what_the_reference_finds(open_store: Callable[[], Database], engine: sa.Engine) -> None:
@@ -192,7 +192,7 @@ def test_an_answer_is_found_in_its_own_repeat_and_case(open_store: Callable[[], 
     """A text of one answer finds no other repeat, nor the same repeat of another case."""
     open_store().close()
     cases = [Case(f"c{index}", (Turn("q"),)) for index in range(2)]
-    places = [(case, repeat) for case in range(2) for repeat in range(2)]
+    places = [(case, repeat) for case in range(2) for repeat in (1, 2)]
     answers = [AnswerRecord(*place, 0, AgentResponse(text=f"<{place}>")) for place in places]
     rows = [RowResult(f"c{case}", case, repeat, "", AgentStatus.SUCCESS, True, (), 1.0, "") for case, repeat in places]
     with engine.connect() as connection:
@@ -212,7 +212,7 @@ def test_what_separates_turns_is_found_only_where_a_turn_has_it(
     open_store().close()
     mark = datasets.BETWEEN_TURNS
     cases = [Case("c0", (Turn("ab"), Turn("bc"))), Case("c1", (Turn(f"ab{mark}bc"), Turn("x")))]
-    rows = [RowResult(case.case_id, i, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "") for i, case in enumerate(cases)]
+    rows = [RowResult(case.case_id, i, 1, "", AgentStatus.SUCCESS, True, (), 1.0, "") for i, case in enumerate(cases)]
     with engine.connect() as connection:
         fill(connection, cases, [], rows)
         for text, found in ((mark, [1]), (f"B{mark}b", [1]), (f"c{mark}", []), ("ab", [0, 1])):
@@ -225,14 +225,14 @@ def test_a_replaced_row_is_sorted_by_its_new_value(open_store: Callable[[], Data
     """A row that is retried leaves no value behind; the values of other rows and repeats stay."""
     open_store().close()
     rows = [RowResult("c0", 0, repeat, "", AgentStatus.SUCCESS, True, scored(value), 1.0, "")
-            for repeat, value in enumerate((0.1 + 0.2, 0.5, None))]  # fmt: skip
+            for repeat, value in enumerate((0.1 + 0.2, 0.5, None), 1)]  # fmt: skip
     query = RowQuery(order=RowOrder(RowKey.METRIC, "m"))
     with engine.connect() as connection:
         fill(connection, [Case("c0", (Turn("q"),))], [], rows)
         results.remove_rows(connection, "r", rows[:1])
-        assert keys(walk(connection, query, 1)) == [(0, 1), (0, 2)]
+        assert keys(walk(connection, query, 1)) == [(0, 2), (0, 3)]
         results.put_rows(connection, "r", [], [dataclasses.replace(rows[0], scores=scored(0.75))], {})
-        assert keys(walk(connection, query, 1)) == [(0, 1), (0, 0), (0, 2)]
+        assert keys(walk(connection, query, 1)) == [(0, 2), (0, 1), (0, 3)]
         connection.rollback()
 
 
@@ -245,7 +245,7 @@ def check_facets(facets: RowFacets, due: Sequence[RowResult]) -> None:
     assert facets.outcomes == Counter(map(outcome_of, due))
     assert facets.categories == Counter(row.category for row in due)
     assert facets.tags == Counter(tag for row in due for tag in row.tags)
-    assert facets.repeats == Counter(row.repeat_index for row in due)
+    assert facets.repeats == Counter(row.repeat for row in due)
 
 
 def neighbours(
@@ -257,7 +257,7 @@ def neighbours(
     """
     own = [row for row in everything if row.case_index == index]
     others = [row for row in due if row.case_index != index]
-    without_value = RowResult("", index, 0, "", AgentStatus.SUCCESS, None, (), None, "")
+    without_value = RowResult("", index, 1, "", AgentStatus.SUCCESS, None, (), None, "")
     if own or order.key is not RowKey.CASE:
         placed = [row.case_index for row in sort_rows([*others, *(own or [without_value])], order)]
     else:

@@ -95,7 +95,7 @@ class Workers:
         """Store every row of a shard and queue what follows."""
         self.taken.remove(shard)
         rows = [
-            RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+            RowResult(f"c{index}", index, 1, "", AgentStatus.SUCCESS, True, (), 1.5, "")
             for index in range(shard.first_case, shard.first_case + shard.case_count)
         ]
 

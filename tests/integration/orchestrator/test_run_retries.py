@@ -257,13 +257,13 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
     try:
 
         def break_score(connection: sa.Connection) -> None:
-            (row,) = results.read_in_order(connection, run.run_id, (0, 0), 1)
-            answer = AnswerRecord(1, 0, 0, results.read_answers(connection, run.run_id, [1])[1, 0][0])
+            (row,) = results.read_in_order(connection, run.run_id, (0, 1), 1)
+            answer = AnswerRecord(1, 1, 0, results.read_answers(connection, run.run_id, [1])[1, 1][0])
             table = schema.answers
             connection.execute(table.delete().where(table.c.run_id == run.run_id, table.c.case_index == 1))
             results.remove_rows(connection, run.run_id, [row])
             broken = Score("exact_match", ScoreStatus.ERROR, reason="embedder_unavailable")
-            made = RowResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
+            made = RowResult("c1", 1, 1, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
             runs.change_state(connection, run.run_id, RunState.RUNNING)
             results.put_rows(connection, run.run_id, [answer], [made], {})
             runs.change_state(connection, run.run_id, RunState.COMPLETED)
@@ -290,8 +290,8 @@ async def killed(open_store: Callable[[], Database], run_id: str) -> None:
     try:
 
         def leave(connection: sa.Connection) -> None:
-            tries = attempts.count_attempts(connection, run_id, 0, 1).get((0, 0), attempts.RowAttempts())
-            attempts.journal_attempts(connection, run_id, [(0, 0, tries.interrupted)])
+            tries = attempts.count_attempts(connection, run_id, 0, 1).get((0, 1), attempts.RowAttempts())
+            attempts.journal_attempts(connection, run_id, [(0, 1, tries.interrupted)])
             runs.change_state(connection, run_id, RunState.RUNNING)
 
         await database.write(leave)
@@ -323,7 +323,7 @@ async def test_a_row_in_whose_midst_the_process_is_killed_comes_last_and_is_give
     assert last.response is not None
     if kills < 3:
         assert last.response.text == "a0"
-        assert agent.asked[-1].idempotency_key == f"{run.run_id}/0/0"
+        assert agent.asked[-1].idempotency_key == f"{run.run_id}/0/1"
     else:
         assert last.response.error is not None
         assert last.response.error.kind is AgentErrorKind.DEAD_LETTER

@@ -434,7 +434,7 @@ async def fill(database: Database, rows: int) -> PendingDeletion:
     """Store the rows of a deleted run."""
 
     def change(connection: sa.Connection) -> PendingDeletion:
-        keys = [{"run_id": "r", "case_index": i // 2, "repeat_index": i % 2} for i in range(rows)]
+        keys = [{"run_id": "r", "case_index": i // 2, "repeat": i % 2 + 1} for i in range(rows)]
         values = {"case_id": "c", "category": "", "status": "success", "reason": "", "scores_json": "[]"}
         connection.execute(
             schema.results.insert(),

@@ -42,15 +42,15 @@ def record(run_id: str = "r", request_id: str = "q", **changes: Any) -> RunRecor
     return dataclasses.replace(made, **changes)
 
 
-def row(case_index: int, repeat_index: int = 0, **changes: Any) -> RowResult:
+def row(case_index: int, repeat: int = 1, **changes: Any) -> RowResult:
     """Return a result without scores."""
-    made = RowResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+    made = RowResult(f"c{case_index}", case_index, repeat, "", AgentStatus.SUCCESS, True, (), 1.5, "")
     return dataclasses.replace(made, **changes)
 
 
 def answer(case_index: int, text: str = "yes") -> AnswerRecord:
     """Return a stored answer to the first turn."""
-    return AnswerRecord(case_index, 0, 0, AgentResponse(text=text))
+    return AnswerRecord(case_index, 1, 0, AgentResponse(text=text))
 
 
 @pytest_asyncio.fixture
@@ -95,7 +95,7 @@ async def test_a_row_has_one_result(store: Database) -> None:
     run = await store.read(lambda c: runs.load_run(c, "r"))
     assert run is not None
     assert (run.finished_count, run.last_sequence) == (1, 1)
-    assert await store.read(lambda c: list(results.read_answers(c, "r", [0, 1, 2]))) == [(0, 0)]
+    assert await store.read(lambda c: list(results.read_answers(c, "r", [0, 1, 2]))) == [(0, 1)]
 
 
 async def test_sequences_have_no_gaps_under_many_writers(store: Database) -> None:
@@ -251,7 +251,7 @@ async def test_rows_come_back_as_they_were(store: Database) -> None:
     vectors = sa.select(schema.results.c.case_index).where(schema.results.c.answer_vector.is_not(None))
     assert await store.read(lambda c: c.execute(vectors).scalars().all()) == [2]
     stored = await store.read(lambda c: results.read_answers(c, "r", [1]))
-    assert stored[1, 0][0].text == "\u200fمرحبا\n👋"
+    assert stored[1, 1][0].text == "\u200fمرحبا\n👋"
 
 
 async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) -> None:
@@ -264,7 +264,7 @@ async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) ->
         datasets.add_cases(connection, "v\0", 0, [("c\0", datasets.case_text(Case("c\0", (Turn("q\0"),))))])
         datasets.finish_upload(connection, LOCAL, "v\0", DatasetRef("d\0", "n\0", "f\0", 1))
         runs.create_run(connection, record("run\0", "request\0", spec={"name": "n\0"}, dataset_id="d\0"))
-        results.put_rows(connection, "run\0", [AnswerRecord(0, 0, 0, response)], [bad], {})
+        results.put_rows(connection, "run\0", [AnswerRecord(0, 1, 0, response)], [bad], {})
         runs.change_state(connection, "run\0", RunState.PAUSED, reason="because\0", summary={"s": "\0"})
 
     await store.write(put)
@@ -279,22 +279,22 @@ async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) ->
     assert (found.case_id, found.category, found.reason, found.tags) == ("c�", "�", "�", ("t�",))
     assert found.scores[0].detail == {"�": ["�", "\\u0000"]}
     stored = await store.read(lambda c: results.read_answers(c, "run\0", [0]))
-    assert stored[0, 0][0].metadata == {"k�": "v�"}
+    assert stored[0, 1][0].metadata == {"k�": "v�"}
     shown = "SELECT reason FROM score_rows"
     assert await store.read(lambda c: c.exec_driver_sql(shown).scalars().all()) == ["a�b"]
 
 
 async def test_pages_follow_the_dataset(store: Database) -> None:
     """Rows are paged by case and repeat, however they came in, beyond 32 bits too."""
-    keys = [(case, repeat) for case in (0, 1, 2, 2**40) for repeat in (0, 1)]
-    new = [row(case, repeat, passed=repeat == 0) for case, repeat in reversed(keys)]
+    keys = [(case, repeat) for case in (0, 1, 2, 2**40) for repeat in (1, 2)]
+    new = [row(case, repeat, passed=repeat == 1) for case, repeat in reversed(keys)]
     await store.write(lambda c: results.put_rows(c, "r", [], new, {}))
     paged, after = [], (-1, -1)
     while page := await store.read(lambda c, after=after: results.read_in_order(c, "r", after, 3)):  # type: ignore[misc]
-        after = (page[-1].case_index, page[-1].repeat_index)
-        paged += [(one.case_index, one.repeat_index) for one in page]
+        after = (page[-1].case_index, page[-1].repeat)
+        paged += [(one.case_index, one.repeat) for one in page]
     assert paged == keys
-    assert await store.read(lambda c: results.finished_keys(c, "r", 1, 2)) == {(1, 0), (1, 1), (2, 0), (2, 1)}
+    assert await store.read(lambda c: results.finished_keys(c, "r", 1, 2)) == {(1, 1), (1, 2), (2, 1), (2, 2)}
 
 
 async def test_runs_are_listed_newest_first(store: Database) -> None:
@@ -347,7 +347,7 @@ async def test_large_texts_come_back_whole(store: Database) -> None:
     stored = await store.read(lambda c: results.read_answers(c, "r", [0]))
     assert found.reason == large
     assert found.scores == (score,)
-    assert stored[0, 0][0].text == large
+    assert stored[0, 1][0].text == large
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
@@ -367,7 +367,7 @@ async def test_everything_is_there_after_a_restart(store: Database, open_store: 
     database = open_store()
     try:
         assert [run.run_id for run in await database.read(runs.list_unfinished)] == ["r"]
-        assert await database.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(0, 0)}
+        assert await database.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(0, 1)}
         stored = await database.write(lambda c: results.put_rows(c, "r", [answer(1)], [row(1)], {}))
         assert stored.first_sequence == 3
         await database.write(lambda c: runs.change_state(c, "r", RunState.COMPLETED, summary={"pass_rate": 1.0}))
@@ -411,8 +411,8 @@ async def test_errors_of_a_shard_that_a_worker_still_has_are_tried_again(store: 
 
     new = await store.write(start_again)
     assert new.retry_errors
-    assert await store.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(1, 0), (2, 0)}
-    assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, 3)) == {(0, 0): RowAttempts(retried=1)}
+    assert await store.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(1, 1), (2, 1)}
+    assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, 3)) == {(0, 1): RowAttempts(retried=1)}
     await store.write(lambda c: results.put_rows(c, "r", [answer(0)], [row(0)], {0: new.epoch}))
     assert await store.write(lambda c: shards.complete_shard(c, new))
     run = await store.read(lambda c: runs.load_run(c, "r"))

@@ -65,7 +65,7 @@ def store_run(connection: sa.Connection, scope: Scope, run_id: str, *, at: str =
     record = RunRecord(run_id, "same request", "h", {"name": "n", "repeats": 1}, "d", 1, "0", at, scope.team)
     runs.create_run(connection, record)
     shards.create_shards(connection, run_id, 1, 1)
-    row = RowResult("c", 0, 0, "", AgentStatus.ERROR, None, (), 1.5, "it failed")
+    row = RowResult("c", 0, 1, "", AgentStatus.ERROR, None, (), 1.5, "it failed")
     runs.change_state(connection, run_id, RunState.RUNNING)
     results.put_rows(connection, run_id, [], [row], {})
     runs.change_state(connection, run_id, RunState.PAUSED)

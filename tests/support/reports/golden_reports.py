@@ -50,17 +50,17 @@ def plain() -> dict[str, Any]:
     }
     rows = [
         row("plain", category="count"),
-        row("plain", category="count", repeat=1, latency_ms=900.0),
+        row("plain", category="count", repeat=2, latency_ms=900.0),
         failed("sometimes", 0.61, category="count", **arabic),
-        row("sometimes", category="count", repeat=1, **arabic),
+        row("sometimes", category="count", repeat=2, **arabic),
         agent_error("unreachable"),
-        agent_error("unreachable", repeat=1),
+        agent_error("unreachable", repeat=2),
         interrupted("waits"),
-        interrupted("waits", repeat=1),
+        interrupted("waits", repeat=2),
         row("broken", passed=None, scores=broken, reason="similarity could not be computed: embedder_down"),
-        row("broken", passed=None, scores=broken, reason="similarity could not be computed: embedder_down", repeat=1),
+        row("broken", passed=None, scores=broken, reason="similarity could not be computed: embedder_down", repeat=2),
         failed(HOSTILE, 0.1, question=HOSTILE, answer=f"=1+1{HOSTILE}", references=["-1.5", HOSTILE]),
-        failed(HOSTILE, 0.2, question=HOSTILE, answer="-1.5", repeat=1),
+        failed(HOSTILE, 0.2, question=HOSTILE, answer="-1.5", repeat=2),
     ]
     return document(
         rows,

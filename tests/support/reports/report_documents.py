@@ -50,7 +50,7 @@ def row(case_id: str = "c1", **changes: Any) -> dict[str, Any]:
     """Return a row that passes."""
     return {
         "case_id": case_id,
-        "repeat": 0,
+        "repeat": 1,
         "category": None,
         "tags": [],
         "weight": 1.0,
@@ -143,7 +143,7 @@ def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: An
             "agent": {"adapter": "python", "target": "agent:answer", "options": {}},
             "metrics": [{"name": name, "kind": each["kind"], "parameters": {}} for name, each in results.items()],
             "gates": ["pass_rate >= 0.5"],
-            "repeats": max((each["repeat"] for each in rows), default=0) + 1,
+            "repeats": max((each["repeat"] for each in rows), default=1),
             "preset": "",
             "judge": None,
         },

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def sort_rows(rows: Iterable[RowResult], order: RowOrder) -> list[RowResult]:
     """Return rows in an order; rows without a value come last, equal rows stay in dataset order."""
-    placed = sorted(rows, key=lambda row: (row.case_index, row.repeat_index))
+    placed = sorted(rows, key=lambda row: (row.case_index, row.repeat))
     if order.key is RowKey.DATASET:
         placed.sort(key=lambda row: -row.case_index if order.descending else row.case_index)
         return placed

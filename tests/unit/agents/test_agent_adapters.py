@@ -99,7 +99,7 @@ async def test_each_repeat_replays_its_own_answer(case: Case, question: Question
     first, second = AgentResponse(text="a"), AgentResponse(text="b")
     agent = ReplayAgent()
     several = dataclasses.replace(case, recordings=((first,), (second,)))
-    asked = [dataclasses.replace(question(), repeat_index=index) for index in range(3)]
+    asked = [dataclasses.replace(question(), repeat=repeat) for repeat in range(1, 4)]
     assert [await agent.answer(one, several) for one in asked[:2]] == [first, second]
     missing = await agent.answer(asked[2], several)
     assert missing.error is not None

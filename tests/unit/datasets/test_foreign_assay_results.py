@@ -34,7 +34,7 @@ TALK = (
 )
 ROWS = [
     row("a", 0, GOOD),
-    row("a", 0, FAILED, repeat=1),
+    row("a", 0, FAILED, repeat=2),
     row("b", 1, FAILED, weight=2.0),
     row("talk", 2, FAILED, turns=TALK),
 ]

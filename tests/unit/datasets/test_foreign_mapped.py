@@ -41,7 +41,7 @@ RECORDS: dict[str, dict[str, Any]] = {
     "pairwise": {"input": "Q", "output_1": "A", "output_2": "B", "label": 1},
     "assay-results": {
         "case_id": "c",
-        "repeat": 0,
+        "repeat": 1,
         "status": "success",
         "question": "Q",
         "answer": "A",

@@ -76,7 +76,7 @@ def result() -> Callable[..., RowResult]:
         return RowResult(
             case_id=f"case-{index}",
             case_index=index,
-            repeat_index=0,
+            repeat=1,
             category="",
             status=row.response.status,
             passed=row_verdict(row.response.status, scores),

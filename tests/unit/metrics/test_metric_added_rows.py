@@ -48,7 +48,7 @@ def summarised(kind: str, rows: Sequence[tuple[Case, AgentResponse]]) -> MetricS
     for case, response in rows:
         scores = (metric.score(Row(case, response, scores=JUDGED)),)
         verdict = row_verdict(response.status, scores)
-        aggregate.add(RowResult(case.case_id, 0, 0, "", response.status, verdict, scores, None, ""), scores[0])
+        aggregate.add(RowResult(case.case_id, 0, 1, "", response.status, verdict, scores, None, ""), scores[0])
     return aggregate.result()
 
 

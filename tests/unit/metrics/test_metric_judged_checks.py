@@ -141,7 +141,7 @@ def test_what_the_judge_is_shown(check: Assertion, criterion: str, reference: st
     case = case_of(check, contexts=CONTEXTS)
     use = check_use(case, "check:0")
     assert use is not None
-    request = grade_request(JudgedRow(case, (), 0, 0), AgentResponse(text="a"), use)
+    request = grade_request(JudgedRow(case, (), 0, 1), AgentResponse(text="a"), use)
     assert request is not None
     assert (request.rubric, request.rubric_yaml) == (use.name, JUDGED_CHECKS[check.type].rubric_yaml)
     shown = (request.question, request.answer, request.criterion, request.reference)

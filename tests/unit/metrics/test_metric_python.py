@@ -86,7 +86,7 @@ def test_the_aggregate_is_the_mean_in_the_direction_of_the_metric(values: list[f
         fold = metric.aggregate()
         for index, value in enumerate(values):
             score = metric.score(Row(CASE, AgentResponse(), outcomes={"m": MetricOutcome(value)}))
-            row = RowResult("c", index, 0, "", AgentResponse().status, score.passed, (score,), None, "")
+            row = RowResult("c", index, 1, "", AgentResponse().status, score.passed, (score,), None, "")
             fold.add(row, score)
         summary = fold.result()
         assert summary.value == pytest.approx(mean, abs=1e-3)

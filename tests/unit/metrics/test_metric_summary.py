@@ -110,7 +110,7 @@ def test_values_near_the_end_of_floats_are_summed_up(metric: Callable[..., Metri
     huge = metric("formula", formula="answer_chars * 1e308", threshold=1)
     scores = (huge.score(row("x")),)
     stored = [
-        RowResult(f"c{index}", index, 0, "a", AgentStatus.SUCCESS, True, scores, 1e300, "", weight=9.0)
+        RowResult(f"c{index}", index, 1, "a", AgentStatus.SUCCESS, True, scores, 1e300, "", weight=9.0)
         for index in range(3)
     ]
     summary = summarise(stored, [huge], ["formula >= 1e307"])

@@ -85,7 +85,7 @@ def values(score: Score) -> list[tuple[int, float | None]]:
 
 def result(row: Row, scores: Sequence[Score]) -> RowResult:
     """Return the stored result of a row."""
-    return RowResult("talk", 0, 0, "", row.response.status, None, scores, row.response.latency_ms, "")
+    return RowResult("talk", 0, 1, "", row.response.status, None, scores, row.response.latency_ms, "")
 
 
 def test_which_metrics_look_at_every_turn(metric: Callable[..., Metric]) -> None:

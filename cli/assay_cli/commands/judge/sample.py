@@ -122,7 +122,7 @@ async def draw(rows: AsyncIterator[RowResult], count: int, seed: int) -> Drawn:
 def _material(row: RowResult) -> tuple[str, str, str, str | None]:
     from assay.metrics.core.score import reference_text
 
-    name = f"{row.case_id}#{row.repeat_index + 1}" if row.repeat_index else row.case_id
+    name = f"{row.case_id}#{row.repeat}" if row.repeat > 1 else row.case_id
     answer = row.response.text if row.response is not None else ""
     return name, row.input, answer, reference_text(row.references) or None
 

@@ -256,7 +256,7 @@ def _history_table(attempts: Sequence[RowAttempt]) -> str:
         verdict = {True: "passed", False: "failed", None: "-"}[result.passed if result is not None else None]
         rows.append(
             (
-                str(attempt.repeat_index + 1),
+                str(attempt.repeat),
                 str(attempt.attempt_index + 1),
                 attempt.outcome.value,
                 attempt.at[:19].replace("T", " "),

@@ -60,7 +60,7 @@ def row_table(run: Run, rows: Sequence[RowResult], width: int) -> str:
         lines.append(
             (
                 shorten(row.case_id, case_chars),
-                *((str(row.repeat_index),) if repeats else ()),
+                *((str(row.repeat),) if repeats else ()),
                 row.status.value if row.status is AgentStatus.INTERRUPTED else outcome_of(row).value,
                 seconds_text(row.latency_ms / 1000) if row.latency_ms is not None else "-",
                 *(value_text(units[name], value) for name, value in zip(metrics, values, strict=True)),
@@ -134,17 +134,16 @@ async def show_case(client: Client, run_id: str, case_id: str, selection: RowSel
     view = await client.get_case(run_id, case_id, where=selection.where, order_by=selection.sort)
     attempts = await client.list_attempts(run_id, case_id)
     earlier = {
-        row.repeat_index: [
+        row.repeat: [
             attempt
             for attempt in attempts
-            if attempt.repeat_index == row.repeat_index and attempt.outcome is not AttemptOutcome.CURRENT
+            if attempt.repeat == row.repeat and attempt.outcome is not AttemptOutcome.CURRENT
         ]
         for row in view.results
     }
     if as_json:
         rows = [
-            {**row_document(row), "earlier_attempts": attempts_document(earlier[row.repeat_index])}
-            for row in view.results
+            {**row_document(row), "earlier_attempts": attempts_document(earlier[row.repeat])} for row in view.results
         ]
         around = {"previous_case": view.previous_case_id or None, "next_case": view.next_case_id or None}
         print_document("case", {"case_id": case_id, **around, "rows": rows})
@@ -152,7 +151,7 @@ async def show_case(client: Client, run_id: str, case_id: str, selection: RowSel
     if not view.results:
         click.echo("this case has no result yet")
     else:
-        views = [case_view(run, row, earlier[row.repeat_index]) for row in view.results]
+        views = [case_view(run, row, earlier[row.repeat]) for row in view.results]
         click.echo(without_commands("\n\n".join(views)))
     around = {"previous": view.previous_case_id, "next": view.next_case_id}
     if named := [f"{label}: {shorten(case, None)}" for label, case in around.items() if case]:

@@ -269,7 +269,7 @@ class AgentRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
     CASE_ID_FIELD_NUMBER: _builtins.int
-    REPEAT_INDEX_FIELD_NUMBER: _builtins.int
+    REPEAT_FIELD_NUMBER: _builtins.int
     TURN_INDEX_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
@@ -288,8 +288,8 @@ class AgentRequest(_message.Message):
     """The run."""
     case_id: _builtins.str
     """The case."""
-    repeat_index: _builtins.int
-    """The repeat of the case, from 0."""
+    repeat: _builtins.int
+    """The repeat of the case, from 1."""
     turn_index: _builtins.int
     """The turn of the conversation, from 0."""
     session_id: _builtins.str
@@ -331,7 +331,7 @@ class AgentRequest(_message.Message):
         request_id: _builtins.str = ...,
         run_id: _builtins.str = ...,
         case_id: _builtins.str = ...,
-        repeat_index: _builtins.int = ...,
+        repeat: _builtins.int = ...,
         turn_index: _builtins.int = ...,
         session_id: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
@@ -347,7 +347,7 @@ class AgentRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals", b"approvals", "case_id", b"case_id", "history", b"history", "idempotency_key", b"idempotency_key", "input", b"input", "metadata", b"metadata", "parameters_json", b"parameters_json", "repeat_index", b"repeat_index", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent", "turn_count", b"turn_count", "turn_index", b"turn_index", "variables_json", b"variables_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals", b"approvals", "case_id", b"case_id", "history", b"history", "idempotency_key", b"idempotency_key", "input", b"input", "metadata", b"metadata", "parameters_json", b"parameters_json", "repeat", b"repeat", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent", "turn_count", b"turn_count", "turn_index", b"turn_index", "variables_json", b"variables_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

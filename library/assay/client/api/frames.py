@@ -26,7 +26,7 @@ def row_record(row: RowResult) -> dict[str, Any]:
     usage = response.usage if response is not None else None
     record: dict[str, Any] = {
         "case_id": row.case_id,
-        "repeat": row.repeat_index,
+        "repeat": row.repeat,
         "category": row.category or None,
         "tags": list(row.tags),
         "weight": row.weight,

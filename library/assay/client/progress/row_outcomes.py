@@ -39,7 +39,7 @@ class RowOutcomes:
 
     def take(self, row: RowResult) -> bool:
         """Add a row; return whether it is new rather than a repetition or replacement."""
-        place = row.case_index * self._repeats + row.repeat_index
+        place = row.case_index * self._repeats + row.repeat - 1
         if place >= len(self._outcomes):
             self._outcomes.extend(bytes(place + 1 - len(self._outcomes)))
         before = self._outcomes[place]

@@ -132,6 +132,8 @@ def _verdict_problems(verdict: RecordedVerdict, where: str) -> Iterator[Problem]
         yield Problem("must be a SHA-256 in hexadecimal", f"{where}.answer_sha256")
     if problem := _json_problem(verdict.verdict):
         yield Problem(problem, f"{where}.verdict")
+    if verdict.repeat is not None and not 1 <= verdict.repeat <= MAX_REPEATS:
+        yield Problem(f"must be from 1 to {MAX_REPEATS}, not {verdict.repeat}", f"{where}.repeat")
 
 
 def incomplete(count: int, due: int) -> str:

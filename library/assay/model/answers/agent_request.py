@@ -30,7 +30,7 @@ class AgentRequest:
         run_id: The run.
         case_id: The case.
         input: The user's text in this turn.
-        repeat_index: The repeat of the case, from 0.
+        repeat: The repeat of the case, from 1.
         turn_index: The turn, from 0.
         session_id: The same for all turns of one case and repeat.
         idempotency_key: The same for every attempt at this turn.
@@ -49,7 +49,7 @@ class AgentRequest:
     run_id: str
     case_id: str
     input: str
-    repeat_index: int = 0
+    repeat: int = 1
     turn_index: int = 0
     session_id: str = ""
     idempotency_key: str = ""

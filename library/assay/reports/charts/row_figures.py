@@ -112,7 +112,7 @@ def latency_of(row: Mapping[str, Any]) -> float | None:
 
 def _table_row(row: Mapping[str, Any], latency_s: float | None, *, repeats: bool) -> TableRow:
     return TableRow(
-        name=shorten(row["case_id"], _MOST_CHARACTERS) + (f" #{row['repeat'] + 1}" if repeats else ""),
+        name=shorten(row["case_id"], _MOST_CHARACTERS) + (f" #{row['repeat']}" if repeats else ""),
         outcome=NAMES[outcome_of(row)],
         category=shorten(row["category"] or "", _MOST_CHARACTERS),
         question=shorten(row["question"], _MOST_CHARACTERS),

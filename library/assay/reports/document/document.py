@@ -156,7 +156,7 @@ def row_document(row: RowResult) -> dict[str, Any]:
     response = response_to_json(row.response) if row.response is not None else {}
     return {
         "case_id": row.case_id,
-        "repeat": row.repeat_index,
+        "repeat": row.repeat,
         "category": row.category or None,
         "tags": list(row.tags),
         "weight": row.weight,

@@ -73,7 +73,7 @@ class PreparedRows:
 
     def of(self, row: RowResult) -> RowParts:
         """Return and drop the parts of a row, preparing them now if needed."""
-        known, parts = self._made.pop((row.case_index, row.repeat_index), (None, None))
+        known, parts = self._made.pop((row.case_index, row.repeat), (None, None))
         return parts if parts is not None and known is row else self._parts(row)
 
     def clear(self) -> None:
@@ -84,7 +84,7 @@ class PreparedRows:
     def _make_some(self) -> None:
         for _ in range(min(_PER_ROUND, len(self._waiting))):
             row = self._waiting.popleft()
-            self._made[row.case_index, row.repeat_index] = row, self._parts(row)
+            self._made[row.case_index, row.repeat] = row, self._parts(row)
         self._is_scheduled = bool(self._waiting)
         if self._is_scheduled:
             asyncio.get_running_loop().call_soon(self._make_some)

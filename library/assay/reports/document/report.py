@@ -148,7 +148,7 @@ async def report_of_run(
                 also(row)
                 ratings.take(row)
                 if row.place is not None:
-                    placed.append((row.place, row.repeat_index, file.tell()))
+                    placed.append((row.place, row.repeat, file.tell()))
                 prepared_parts = prepared.of(row)
                 file.write(prepared_parts.line.encode() + b"\n")
                 for name, part in prepared_parts.parts.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from assay.reports.words.expected_text import expected_parts
@@ -44,7 +45,7 @@ def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
     """
     kinds = metric_kinds(head)
     is_sql = head["config"].get("preset") == "sql-agent"
-    repeated = [Column("Repeat", lambda row: row["repeat"] + 1)] if head["config"]["repeats"] > 1 else []
+    repeated = [Column("Repeat", itemgetter("repeat"))] if head["config"]["repeats"] > 1 else []
     own = ("latency", *(SQL_METRICS if is_sql else ()))
     # As in data frames, a metric with the name of a common column gets a prefix.
     others = [

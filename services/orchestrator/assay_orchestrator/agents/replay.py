@@ -16,15 +16,15 @@ class ReplayAgent:
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return the recorded answer; for an unscored earlier turn without an answer, its reference."""
-        repeat_index = request.repeat_index if len(case.recordings) > 1 else 0  # one recording serves all repeats
-        is_recorded = repeat_index < len(case.recordings)
+        index = request.repeat - 1 if len(case.recordings) > 1 else 0  # one recording serves all repeats
+        is_recorded = index < len(case.recordings)
         if is_recorded and case.has_recorded_turns:
-            return case.recordings[repeat_index][request.turn_index]
+            return case.recordings[index][request.turn_index]
         if request.turn_index < len(case.turns) - 1:
             return AgentResponse(text=next(iter(case.turns[request.turn_index].references), ""))
         if is_recorded:
-            return case.recordings[repeat_index][-1]
-        repeat = f"repeat {repeat_index + 1} of " if case.recordings else ""
+            return case.recordings[index][-1]
+        repeat = f"repeat {request.repeat} of " if case.recordings else ""
         message = f"the dataset has no recorded answer for {repeat}case {case.case_id}"
         return error_response(AgentErrorKind.NOT_RECORDED, message)
 

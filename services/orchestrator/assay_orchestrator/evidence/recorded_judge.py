@@ -76,11 +76,11 @@ class RecordedJudge:
 def _recorded(row: JudgedRow, key: tuple[str, str, str], turn_index: int) -> RecordedVerdict | None:
     """Return the verdict on the last answer of a row: for its own repeat, or else for all repeats."""
     verdicts = {
-        verdict.repeat_index: verdict
+        verdict.repeat: verdict
         for verdict in row.case.verdicts
         if (verdict.rubric, verdict.criterion, verdict.answer_sha256) == key and verdict.turn_index == turn_index
     }
-    return verdicts.get(row.repeat_index) or verdicts.get(None)
+    return verdicts.get(row.repeat) or verdicts.get(None)
 
 
 def _provenance(

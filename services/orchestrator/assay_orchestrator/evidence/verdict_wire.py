@@ -55,7 +55,7 @@ class JudgedRow:
         case: Its case; for the answer of an earlier turn, up to that turn.
         history: The messages before its last question.
         case_index: The case's place in the dataset.
-        repeat_index: The repeat; each has its own verdicts.
+        repeat: The repeat; each has its own verdicts.
         retries: How many times it was set aside for a retry.
         is_canary: Whether the judged answer is a canary of known quality beside the row's own.
         turn_index: The judged turn, if later turns are judged too; None for the last.
@@ -64,7 +64,7 @@ class JudgedRow:
     case: Case
     history: Sequence[Message]
     case_index: int
-    repeat_index: int
+    repeat: int
     retries: int = 0
     is_canary: bool = False
     turn_index: int | None = None
@@ -72,7 +72,7 @@ class JudgedRow:
     def name(self, place: int) -> str:
         """Return the name under which a judge keeps batch outcomes: the row or its turn, and the judge's place."""
         turn = "" if self.turn_index is None else f"/turn{self.turn_index}"
-        return f"{self.case_index}/{self.repeat_index}/{place}{turn}{'/canary' if self.is_canary else ''}"
+        return f"{self.case_index}/{self.repeat}/{place}{turn}{'/canary' if self.is_canary else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def grade_request(
         reference=clean_text(reference) if reference else None,
         criterion=clean_text(criterion) if criterion else None,
         contexts=map(clean_text, passages),
-        sample_index=row.repeat_index + sample_offset,
+        sample_index=row.repeat - 1 + sample_offset,
         history=[agent_pb2.Message(role=message.role, content=clean_text(message.content)) for message in row.history],
     )
     said_before = (message.content for message in request.history)

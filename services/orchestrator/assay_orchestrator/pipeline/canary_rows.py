@@ -62,7 +62,7 @@ class CanaryRows:
         return [
             (own, AgentResponse(text=canary.answer), [rubric])
             for rubric, chosen in self._chosen.items()
-            if not row.repeat_index and (canary := chosen.get(row.case_index)) is not None
+            if row.repeat == 1 and (canary := chosen.get(row.case_index)) is not None
         ]
 
     async def observed(self, result: RowResult, row: JudgedRow) -> RowResult:
@@ -72,7 +72,7 @@ class CanaryRows:
             result: The row's result; only the first repeat of a case has canaries.
             row: The row.
         """
-        if result.repeat_index:
+        if result.repeat > 1:
             return result
         scores, own = list(result.scores), dataclasses.replace(row, is_canary=True)
         for rubric, chosen in self._chosen.items():

@@ -37,7 +37,7 @@ class CaseTraces:
         """Return the place of a run's cases; without a share, enough cases are traced for fifty rows."""
         return cls(run.run_id, team, parent, _ROWS / max(_ROWS, run.counts.total) if share is None else share)
 
-    def of(self, case_index: int, repeat_index: int) -> AbstractContextManager[Any]:
+    def of(self, case_index: int, repeat: int) -> AbstractContextManager[Any]:
         """Return a context for the work on a case; every process traces the same cases."""
         if case_index * _MULTIPLIER % _RANGE >= self.share * _RANGE:
             return unsampled(self.parent)
@@ -48,6 +48,6 @@ class CaseTraces:
                 "assay.run": self.run_id,
                 "assay.team": self.team,
                 "assay.case_index": case_index,
-                "assay.repeat_index": repeat_index,
+                "assay.repeat": repeat,
             },
         )

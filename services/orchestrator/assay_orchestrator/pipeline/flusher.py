@@ -207,7 +207,7 @@ class _Batch:
         self._attempts = [entry.begun for entry in entries if entry.begun is not None]
         self._call_count = 0
         self.rows: Sequence[RowResult] = [entry.result for entry in entries if entry.result is not None]
-        self._keys = [(row.case_index, row.repeat_index) for row in self.rows]
+        self._keys = [(row.case_index, row.repeat) for row in self.rows]
         # The cost of an answer is stored with the answer, and so is that of calls without one; never with the journal
         # alone, which does not show whether the cost is already stored.
         self._used = self._budget.used if self._answers or self.rows else self._budget.recorded

@@ -79,7 +79,7 @@ class _Clock:
 class _Work:
     case: Case
     case_index: int
-    repeat_index: int
+    repeat: int
     stored: Sequence[AgentResponse]
     attempts: RowAttempts
     problem: str = ""
@@ -199,7 +199,7 @@ class ShardRunner:
         scored_before: Mapping[RowKey, Sequence[AgentResponse]],
     ) -> Iterator[_Work]:
         """Yield the rows without a result. Cases are decoded one by one: decoding all at once delays others."""
-        source, repeats = self._context.source_run_id, range(self._context.repeats)
+        source, repeats = self._context.source_run_id, range(1, self._context.repeats + 1)
         for case_index, (case_id, text) in enumerate(cases, self._shard.first_case):
             keys = [key for repeat in repeats if (key := (case_index, repeat)) not in finished]
             if keys:
@@ -207,7 +207,7 @@ class ShardRunner:
                 case = stored_case.case
                 if source:
                     case = rescored_case(
-                        case, source, [scored_before.get((case_index, index), ()) for index in repeats]
+                        case, source, [scored_before.get((case_index, repeat), ()) for repeat in repeats]
                     )
                 for key in keys:
                     yield _Work(case, *key, stored.get(key, ()), earlier.get(key, RowAttempts()), stored_case.problem)
@@ -221,7 +221,7 @@ class ShardRunner:
     async def _finish(self, work: _Work) -> None:
         context = self._context
         fields = added_fields(run=context.run_id, case=work.case.case_id, team=context.team)
-        with fields, context.traces.of(work.case_index, work.repeat_index):
+        with fields, context.traces.of(work.case_index, work.repeat):
             await self._finish_row(work)
 
     async def _finish_row(self, work: _Work) -> None:
@@ -290,18 +290,18 @@ class ShardRunner:
                 work.clock.start()
                 prefetch(self._context, work.case, len(answers))
                 response = await self._ask(work, answers)
-            fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
+            fresh = AnswerRecord(work.case_index, work.repeat, len(answers), response)
             answers.append(response)
         return answers, fresh
 
     def _given_up(self, work: _Work, response: AgentResponse) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
         if len(work.stored) == len(work.case.turns):
             return [response], None
-        return [response], AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
+        return [response], AnswerRecord(work.case_index, work.repeat, len(work.stored), response)
 
     async def _journal(self, work: _Work) -> None:
         """Journal the start of a row, if a worker of the shard was lost."""
-        key = (work.case_index, work.repeat_index)
+        key = (work.case_index, work.repeat)
         if (
             not self._shard.journaled
             or key in self._journaled
@@ -312,7 +312,7 @@ class ShardRunner:
         await self._session.flusher.journal(self._shard, (*key, work.attempts.retried + work.attempts.interrupted))
 
     def _row_key(self, work: _Work) -> str:
-        row = f"{self._context.run_id}/{work.case_index}/{work.repeat_index}"
+        row = f"{self._context.run_id}/{work.case_index}/{work.repeat}"
         # After a retry it is a new question to a server, or a host, that remembers its answers.
         return f"{row}@{work.attempts.retried}" if work.attempts.retried else row
 
@@ -330,7 +330,7 @@ class ShardRunner:
             run_id=context.run_id,
             case_id=case.case_id,
             input=case.turns[turn_index].input,
-            repeat_index=work.repeat_index,
+            repeat=work.repeat,
             turn_index=turn_index,
             session_id=self._row_key(work),
             idempotency_key=key,
@@ -429,7 +429,7 @@ class ShardRunner:
         shown = _shown(work.case, row.response) if len(work.case.turns) == 1 else {}
         return RowResult(
             case_index=work.case_index,
-            repeat_index=work.repeat_index,
+            repeat=work.repeat,
             case_id=work.case.case_id,
             category=work.case.category,
             tags=work.case.tags,
@@ -481,7 +481,7 @@ def _judged(work: _Work, turn: ScoredTurn) -> JudgedRow:
         turn.case,
         turn.history,
         work.case_index,
-        work.repeat_index,
+        work.repeat,
         retries=work.attempts.retried,
         turn_index=turn.turn_index,
     )

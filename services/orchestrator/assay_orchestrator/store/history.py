@@ -117,9 +117,7 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[RowResult])
     indexes = sorted({row.case_index for row in rows})
     questions = datasets.read_questions(connection, run_id, indexes)
     answers = results.read_answers(connection, run_id, indexes)
-    return [
-        _completed(row, questions[row.case_index], answers.get((row.case_index, row.repeat_index), ())) for row in rows
-    ]
+    return [_completed(row, questions[row.case_index], answers.get((row.case_index, row.repeat), ())) for row in rows]
 
 
 def _completed(row: RowResult, questions: Questions, answers: Sequence[AgentResponse]) -> RowResult:

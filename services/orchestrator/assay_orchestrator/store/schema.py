@@ -144,7 +144,7 @@ answers = sa.Table(
     metadata,
     sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("turn_index", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("response_json", sa.Text, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
@@ -157,7 +157,7 @@ results = sa.Table(
     metadata,
     sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("sequence", sa.BigInteger, nullable=False),
     sa.Column("case_id", CleanText, nullable=False),
     sa.Column("category", CleanText, nullable=False),
@@ -185,9 +185,9 @@ score_values = sa.Table(
     sa.Column("run_id", CleanString(120), nullable=False),
     sa.Column("metric", CleanText, nullable=False),
     sa.Column("case_index", sa.BigInteger, nullable=False),
-    sa.Column("repeat_index", sa.Integer, nullable=False),
+    sa.Column("repeat", sa.Integer, nullable=False),
     sa.Column("value", sa.Float, nullable=False),
-    sa.PrimaryKeyConstraint("run_id", "metric", "case_index", "repeat_index"),
+    sa.PrimaryKeyConstraint("run_id", "metric", "case_index", "repeat"),
     sqlite_with_rowid=False,
 )
 
@@ -219,7 +219,7 @@ row_history = sa.Table(
     metadata,
     sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("repeat_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("attempt_index", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("outcome", sa.String(16), nullable=False),
     sa.Column("answers_json", sa.Text),
@@ -393,6 +393,6 @@ def create_all(connection: sa.Connection) -> None:
         # need. PostgreSQL sorts by latency from this index alone; SQLite stores rows in key order, and they are
         # short to read.
         (by_sequence,) = (constraint for constraint in results.constraints if constraint.name == "uq_results_sequence")
-        by_sequence.dialect_options["postgresql"]["include"] = ["case_index", "repeat_index", "latency_ms"]
+        by_sequence.dialect_options["postgresql"]["include"] = ["case_index", "repeat", "latency_ms"]
         score_values.primary_key.dialect_options["postgresql"]["include"] = ["value"]
     metadata.create_all(connection)

@@ -60,7 +60,7 @@ class AnswerTexts:
     Args:
         answer: The answer; None without one.
         reason: Why the row failed; empty if it did not.
-        repeat: Which repeat it is, from 0.
+        repeat: Which repeat it is, from 1.
     """
 
     answer: str | None

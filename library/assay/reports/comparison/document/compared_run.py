@@ -39,7 +39,7 @@ def _result(row: Mapping[str, Any]) -> RowResult:
     return RowResult(
         case_id=row["case_id"],
         case_index=0,
-        repeat_index=row["repeat"],
+        repeat=row["repeat"],
         category=row["category"] or "",
         status=AgentStatus(row["status"]),
         passed=row["passed"],

@@ -18,7 +18,7 @@ const assayFilter = (() => {
   const BARE = /[^ \t\r\n,"]+/y;
   const NUMBER = /^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$/;
   const DURATION = /^([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)(ms|s|m|h)?$/;
-  const REPEAT = /^[0-9]{1,9}$/;
+  const REPEAT = /^[1-9][0-9]{0,8}$/;
   const PLAIN = /^[\p{L}\p{N}_./@+-]+$/u;
 
   const EXACT = {
@@ -237,7 +237,7 @@ const assayFilter = (() => {
   const unknown = (what, name, known) => `unknown ${what} '${start(name)}'; known: ${known.join(", ")}`;
   const outcomeProblem = (value) => (OUTCOMES.includes(value) ? "" : unknown("outcome", value, OUTCOMES));
   const statusProblem = (value) => (STATUSES.includes(value) ? "" : unknown("status", value, STATUSES));
-  const repeatProblem = (value) => (REPEAT.test(value) ? "" : `'${start(value)}' is no repeat: write its number, from 0`);
+  const repeatProblem = (value) => (REPEAT.test(value) ? "" : `'${start(value)}' is no repeat: write its number, from 1`);
 
   function wordProblem(word) {
     if (OUTCOMES.includes(word)) return "";

@@ -49,13 +49,13 @@ def count_attempts(connection: sa.Connection, run_id: str, first_index: int, cou
     """Return earlier attempts at the rows of `count` cases from `first_index` on; rows without any are omitted."""
     table = schema.row_history
     rows = connection.execute(
-        sa.select(table.c.case_index, table.c.repeat_index, table.c.outcome, sa.func.count())
+        sa.select(table.c.case_index, table.c.repeat, table.c.outcome, sa.func.count())
         .where(table.c.run_id == run_id, table.c.case_index >= first_index, table.c.case_index < first_index + count)
-        .group_by(table.c.case_index, table.c.repeat_index, table.c.outcome)
+        .group_by(table.c.case_index, table.c.repeat, table.c.outcome)
     ).all()
     attempts: dict[RowKey, RowAttempts] = {}
-    for case_index, repeat_index, outcome, number in rows:
-        key = (case_index, repeat_index)
+    for case_index, repeat, outcome, number in rows:
+        key = (case_index, repeat)
         attempts[key] = dataclasses.replace(attempts.get(key, RowAttempts()), **{outcome: number})
     return attempts
 
@@ -68,7 +68,7 @@ def count_repeated(connection: sa.Connection, run_id: str) -> tuple[int, int]:
     rows = (
         sa.select(was_asked)
         .where(table.run_id == run_id, table.outcome == AttemptOutcome.RETRIED.value)
-        .group_by(table.case_index, table.repeat_index)
+        .group_by(table.case_index, table.repeat)
         .subquery()
     )
     total, asked_again = connection.execute(sa.select(sa.func.count(), sa.func.sum(rows.c.asked))).one()
@@ -91,12 +91,12 @@ def journal_attempts(connection: sa.Connection, run_id: str, keys: Sequence[Atte
 def clear_journal(connection: sa.Connection, run_id: str, keys: Iterable[AttemptKey]) -> None:
     """Remove attempts from the journal that have a result or were cancelled."""
     table = schema.row_history
-    for case_index, repeat_index, attempt_index in keys:
+    for case_index, repeat, attempt_index in keys:
         connection.execute(
             table.delete().where(
                 table.c.run_id == run_id,
                 table.c.case_index == case_index,
-                table.c.repeat_index == repeat_index,
+                table.c.repeat == repeat,
                 table.c.attempt_index == attempt_index,
             )
         )
@@ -108,7 +108,7 @@ def has_errors(connection: sa.Connection, run_id: str, max_attempts: int) -> boo
     while page := results.read_in_order(connection, run_id, after, _PAGE_ROWS, suspects_only=True):
         if _retryable(connection, run_id, page, max_attempts):
             return True
-        after = (page[-1].case_index, page[-1].repeat_index)
+        after = (page[-1].case_index, page[-1].repeat)
     return False
 
 
@@ -180,15 +180,15 @@ def read_attempts(connection: sa.Connection, run_id: str, case_index: int) -> li
     rows = connection.execute(
         sa.select(table)
         .where(table.c.run_id == run_id, table.c.case_index == case_index)
-        .order_by(table.c.repeat_index, table.c.attempt_index)
+        .order_by(table.c.repeat, table.c.attempt_index)
     ).all()
     attempts = [_attempt(row) for row in rows]
     answers = results.read_answers(connection, run_id, [case_index])
     for row, at in results.read_case(connection, run_id, case_index):
-        before = sum(attempt.repeat_index == row.repeat_index for attempt in attempts)
+        before = sum(attempt.repeat == row.repeat for attempt in attempts)
         result = dataclasses.replace(row, response=_last(answers.get(_key(row), ())))
-        attempts.append(RowAttempt(row.repeat_index, before, AttemptOutcome.CURRENT, at, result))
-    return sorted(attempts, key=lambda attempt: (attempt.repeat_index, attempt.attempt_index))
+        attempts.append(RowAttempt(row.repeat, before, AttemptOutcome.CURRENT, at, result))
+    return sorted(attempts, key=lambda attempt: (attempt.repeat, attempt.attempt_index))
 
 
 def _retryable(connection: sa.Connection, run_id: str, page: Sequence[RowResult], max_attempts: int) -> list[RowResult]:
@@ -203,7 +203,7 @@ def _retryable(connection: sa.Connection, run_id: str, page: Sequence[RowResult]
 
 
 def _key(row: RowResult) -> RowKey:
-    return row.case_index, row.repeat_index
+    return row.case_index, row.repeat
 
 
 def _attempt_index(number: RowAttempts) -> int:
@@ -211,7 +211,7 @@ def _attempt_index(number: RowAttempts) -> int:
 
 
 def _columns(run_id: str, key: AttemptKey) -> dict[str, Any]:
-    return {"run_id": run_id, "case_index": key[0], "repeat_index": key[1], "attempt_index": key[2]}
+    return {"run_id": run_id, "case_index": key[0], "repeat": key[1], "attempt_index": key[2]}
 
 
 def _result_to_json(row: RowResult) -> dict[str, Any]:
@@ -240,14 +240,14 @@ def _attempt(row: Any) -> RowAttempt:
             **{
                 **data,
                 "case_index": row.case_index,
-                "repeat_index": row.repeat_index,
+                "repeat": row.repeat,
                 "status": AgentStatus(data["status"]),
                 "scores": tuple(map(score_from_json, data["scores"])),
                 "tags": tuple(data["tags"]),
                 "response": _last(answers),
             }
         )
-    return RowAttempt(row.repeat_index, row.attempt_index, AttemptOutcome(row.outcome), row.created_at, result)
+    return RowAttempt(row.repeat, row.attempt_index, AttemptOutcome(row.outcome), row.created_at, result)
 
 
 def _last(answers: Sequence[AgentResponse]) -> AgentResponse | None:

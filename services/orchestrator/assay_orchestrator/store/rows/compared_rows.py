@@ -31,7 +31,7 @@ class ScoredRow:
 
     Args:
         case_index: Position of its case.
-        repeat: Its repeat, from 0.
+        repeat: Its repeat, from 1.
         case_id: The id of its case.
         category: The category of its case.
         tags: The tags of its case.
@@ -62,10 +62,10 @@ def read_scored(connection: sa.Connection, scope: Scope, run_id: str, *, with_us
     """
     runs.require_run(connection, scope, run_id)
     table = _ROWS.c
-    columns = (table.case_index, table.repeat_index, table.case_id, table.category, table.tags_json, table.status,
+    columns = (table.case_index, table.repeat, table.case_id, table.category, table.tags_json, table.status,
                table.passed, table.latency_ms, table.values_json)  # fmt: skip
-    key = sa.tuple_(table.case_index, table.repeat_index)
-    query = sa.select(*columns).where(table.run_id == run_id).order_by(table.case_index, table.repeat_index)
+    key = sa.tuple_(table.case_index, table.repeat)
+    query = sa.select(*columns).where(table.run_id == run_id).order_by(table.case_index, table.repeat)
     after = (-1, -1)
     while True:
         bound = sa.tuple_(*(sa.literal(index, sa.BigInteger) for index in after))
@@ -91,9 +91,9 @@ def _usage(connection: sa.Connection, run_id: str, first: int, last: int) -> dic
     # JSON is parsed only if its text contains the field.
     usage = sa.case((table.response_json.like('%"usage"%'), field), else_=None)
     answer_rows = connection.execute(
-        sa.select(table.case_index, table.repeat_index, usage)
+        sa.select(table.case_index, table.repeat, usage)
         .where(table.run_id == run_id, table.case_index.between(first, last))
-        .order_by(table.case_index, table.repeat_index, table.turn_index)
+        .order_by(table.case_index, table.repeat, table.turn_index)
     )
     return {(case_index, repeat): (json.loads(text) or {}) if text else {} for case_index, repeat, text in answer_rows}
 
@@ -106,7 +106,7 @@ def find_keys(connection: sa.Connection, scope: Scope, run_id: str, row_filter: 
     """
     runs.require_run(connection, scope, run_id)
     conditions = RowConditions(connection, run_id).met_by(row_filter)
-    rows = connection.execute(sa.select(_ROWS.c.case_index, _ROWS.c.repeat_index).where(*conditions))
+    rows = connection.execute(sa.select(_ROWS.c.case_index, _ROWS.c.repeat).where(*conditions))
     return {(row[0], row[1]) for row in rows}
 
 

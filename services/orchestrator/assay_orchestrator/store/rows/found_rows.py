@@ -95,7 +95,7 @@ def _by_metric(
         after = None
     # Usually every row has a value: counting both takes less time than searching for rows without.
     if len(keys) < count and _count(connection, every_row) > _count(connection, has_value):
-        key, is_missing = (_ROWS.c.case_index, _ROWS.c.repeat_index), conditions.sort_value(order).is_(None)
+        key, is_missing = (_ROWS.c.case_index, _ROWS.c.repeat), conditions.sort_value(order).is_(None)
         missing = sa.select(*key, sa.null()).where(*every_row, is_missing).order_by(*key)
         if after is not None:
             missing = missing.where(_is_later(key, after))
@@ -111,7 +111,7 @@ def _sorted(
     after: Position | None,
 ) -> sa.Select[Any]:
     """Return the sorted query for case, repeat and value of entries that meet the conditions."""
-    key = table.c.case_index, table.c.repeat_index
+    key = table.c.case_index, table.c.repeat
     query: sa.Select[Any] = sa.select(*key, value.label("sorted_by")).where(*met)
     if after is not None:
         query = query.where(_follows(value, key, after, descending=order.descending))
@@ -139,7 +139,7 @@ def count_facets(connection: sa.Connection, scope: Scope, run_id: str, query: Ro
         NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
-    groups = (OUTCOME.label("outcome"), _ROWS.c.category, _ROWS.c.tags_json, _ROWS.c.repeat_index)
+    groups = (OUTCOME.label("outcome"), _ROWS.c.category, _ROWS.c.tags_json, _ROWS.c.repeat)
     grouped = sa.select(*groups, sa.func.count()).where(*RowConditions(connection, run_id).met_by(query.row_filter))
     outcomes, categories, tags, repeats = Counter[str](), Counter[str](), Counter[str](), Counter[int]()
     # By position: PostgreSQL would take the outcome's parameters for those of another expression.
@@ -205,9 +205,9 @@ def _neighbour(
 def _plain(
     connection: sa.Connection, run_id: str, after: Position | None, count: int
 ) -> list[tuple[RowResult, Position]]:
-    case_index, repeat_index = after.key if after is not None else (-1, -1)
-    rows = results.read_in_order(connection, run_id, (case_index, repeat_index), count)
-    return [(row, Position(row.case_index, (row.case_index, row.repeat_index))) for row in rows]
+    case_index, repeat = after.key if after is not None else (-1, -1)
+    rows = results.read_in_order(connection, run_id, (case_index, repeat), count)
+    return [(row, Position(row.case_index, (row.case_index, row.repeat))) for row in rows]
 
 
 def _follows(

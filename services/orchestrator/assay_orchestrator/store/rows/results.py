@@ -49,7 +49,7 @@ class AnswerRecord:
     """An agent's answer to one turn of a row."""
 
     case_index: int
-    repeat_index: int
+    repeat: int
     turn_index: int
     response: AgentResponse
 
@@ -118,14 +118,12 @@ def without_stored(
     connection: sa.Connection, run_id: str, new_answers: Sequence[AnswerRecord], new_results: Sequence[RowResult]
 ) -> tuple[Sequence[AnswerRecord], Sequence[RowResult]]:
     """Return the answers and results that are not stored yet: a commit may have succeeded unnoticed."""
-    answered = _stored_keys(
-        connection, schema.answers, run_id, ("case_index", "repeat_index", "turn_index"), new_answers
-    )
-    finished = _stored_keys(connection, schema.results, run_id, ("case_index", "repeat_index"), new_results)
+    answered = _stored_keys(connection, schema.answers, run_id, ("case_index", "repeat", "turn_index"), new_answers)
+    finished = _stored_keys(connection, schema.results, run_id, ("case_index", "repeat"), new_results)
     answers = [
-        answer for answer in new_answers if (answer.case_index, answer.repeat_index, answer.turn_index) not in answered
+        answer for answer in new_answers if (answer.case_index, answer.repeat, answer.turn_index) not in answered
     ]
-    return answers, [row for row in new_results if (row.case_index, row.repeat_index) not in finished]
+    return answers, [row for row in new_results if (row.case_index, row.repeat) not in finished]
 
 
 def _stored_keys(
@@ -156,21 +154,21 @@ def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[RowResult
 
 
 def _are(table: sa.Table, run_id: str, rows: Sequence[RowResult]) -> tuple[sa.ColumnElement[bool], ...]:
-    keys = [(row.case_index, row.repeat_index) for row in rows]
+    keys = [(row.case_index, row.repeat) for row in rows]
     # By position too: SQLite cannot look up pairs in the primary key.
     positions = schema.at_positions(table.c.case_index, sorted({case_index for case_index, _ in keys}))
-    return table.c.run_id == run_id, positions, sa.tuple_(table.c.case_index, table.c.repeat_index).in_(keys)
+    return table.c.run_id == run_id, positions, sa.tuple_(table.c.case_index, table.c.repeat).in_(keys)
 
 
 def _remove_values(connection: sa.Connection, run_id: str, rows: Sequence[RowResult]) -> None:
     table = schema.score_values.c
     keys = [
-        {"of_metric": score.metric, "of_case": row.case_index, "of_repeat": row.repeat_index}
+        {"of_metric": score.metric, "of_case": row.case_index, "of_repeat": row.repeat}
         for row in rows
         for score in row.scores
     ]
     if keys:  # row by row, by the primary key
-        columns = table.metric, table.case_index, table.repeat_index
+        columns = table.metric, table.case_index, table.repeat
         by_key = [column == sa.bindparam(name) for column, name in zip(columns, keys[0], strict=True)]
         connection.execute(schema.score_values.delete().where(table.run_id == run_id, *by_key), keys)
 
@@ -189,7 +187,7 @@ def _values_insert(dialect: str) -> sa.Insert:
         function = sa.func.json_each(table.values_json)
     entry = function.table_valued("key", "value", joins_implicitly=True)
     value = sa.cast(entry.c.value, sa.Float)
-    scored = sa.select(table.run_id, entry.c.key, table.case_index, table.repeat_index, value)
+    scored = sa.select(table.run_id, entry.c.key, table.case_index, table.repeat, value)
     new = scored.where(
         table.run_id == sa.bindparam("of_run"), table.sequence >= sa.bindparam("first"), entry.c.value.is_not(None)
     )
@@ -199,7 +197,7 @@ def _values_insert(dialect: str) -> sa.Insert:
 def remove_orphaned_values(connection: sa.Connection, run_id: str) -> None:
     """Remove the values of missing results, as after damage, before the results are stored again."""
     table, rows = schema.score_values, schema.results.c
-    own = rows.run_id == run_id, rows.case_index == table.c.case_index, rows.repeat_index == table.c.repeat_index
+    own = rows.run_id == run_id, rows.case_index == table.c.case_index, rows.repeat == table.c.repeat
     connection.execute(table.delete().where(table.c.run_id == run_id, ~sa.exists().where(*own)))
 
 
@@ -241,9 +239,9 @@ def finished_keys(connection: sa.Connection, run_id: str, first_index: int, coun
     """Return the rows among `count` cases from `first_index` on that have a result."""
     table = schema.results
     rows = connection.execute(
-        sa.select(table.c.case_index, table.c.repeat_index).where(*_span(table, run_id, first_index, count))
+        sa.select(table.c.case_index, table.c.repeat).where(*_span(table, run_id, first_index, count))
     ).all()
-    return {(row.case_index, row.repeat_index) for row in rows}
+    return {(row.case_index, row.repeat) for row in rows}
 
 
 def stored_answers(
@@ -263,13 +261,13 @@ def _answers(
 ) -> dict[RowKey, list[AgentResponse]]:
     table = schema.answers
     rows = connection.execute(
-        sa.select(table.c.case_index, table.c.repeat_index, table.c.response_json, table.c.answer_text)
+        sa.select(table.c.case_index, table.c.repeat, table.c.response_json, table.c.answer_text)
         .where(table.c.run_id == run_id, where)
-        .order_by(table.c.case_index, table.c.repeat_index, table.c.turn_index)
+        .order_by(table.c.case_index, table.c.repeat, table.c.turn_index)
     ).all()
     answers_by_row: dict[RowKey, list[AgentResponse]] = {}
-    for case_index, repeat_index, rest, text in rows:
-        answers_by_row.setdefault((case_index, repeat_index), []).append(_answer({**json.loads(rest), "text": text}))
+    for case_index, repeat, rest, text in rows:
+        answers_by_row.setdefault((case_index, repeat), []).append(_answer({**json.loads(rest), "text": text}))
     return answers_by_row
 
 
@@ -313,9 +311,7 @@ def read_case(connection: sa.Connection, run_id: str, case_index: int) -> list[t
     """Return the results of a case, by repeat, and when each was stored."""
     table = schema.results
     rows = connection.execute(
-        sa.select(table)
-        .where(table.c.run_id == run_id, table.c.case_index == case_index)
-        .order_by(table.c.repeat_index)
+        sa.select(table).where(table.c.run_id == run_id, table.c.case_index == case_index).order_by(table.c.repeat)
     ).all()
     return [(_record(row), row.created_at) for row in rows]
 
@@ -344,9 +340,9 @@ def read_in_order(
         sa.select(table)
         .where(
             table.c.run_id == run_id,
-            sa.tuple_(table.c.case_index, table.c.repeat_index) > _position(after),
+            sa.tuple_(table.c.case_index, table.c.repeat) > _position(after),
         )
-        .order_by(table.c.case_index, table.c.repeat_index)
+        .order_by(table.c.case_index, table.c.repeat)
         .limit(count)
     )
     if suspects_only:
@@ -364,10 +360,10 @@ def read_rows(connection: sa.Connection, run_id: str, keys: Sequence[RowKey]) ->
     cases, repeats = sorted({case for case, _ in keys}), {repeat for _, repeat in keys}
     # By cases and repeats: SQLite cannot look up pairs in the primary key.
     query = sa.select(table).where(
-        table.c.run_id == run_id, schema.at_positions(table.c.case_index, cases), table.c.repeat_index.in_(repeats)
+        table.c.run_id == run_id, schema.at_positions(table.c.case_index, cases), table.c.repeat.in_(repeats)
     )
     requested = set(keys)
-    results_by_key = ((row.case_index, row.repeat_index, row) for row in connection.execute(query))
+    results_by_key = ((row.case_index, row.repeat, row) for row in connection.execute(query))
     return {(case, repeat): _record(row) for case, repeat, row in results_by_key if (case, repeat) in requested}
 
 
@@ -383,7 +379,7 @@ def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> I
     after: RowKey = (-1, -1)
     while page := read_in_order(connection, run_id, after, page_size):
         yield from page
-        after = (page[-1].case_index, page[-1].repeat_index)
+        after = (page[-1].case_index, page[-1].repeat)
 
 
 def _position(key: RowKey) -> sa.Tuple:
@@ -401,7 +397,7 @@ def _answer_values(run_id: str, moment: str, answer: AnswerRecord) -> dict[str, 
     return {
         "run_id": run_id,
         "case_index": answer.case_index,
-        "repeat_index": answer.repeat_index,
+        "repeat": answer.repeat,
         "turn_index": answer.turn_index,
         "answer_text": rest.pop("text"),
         "response_json": json_text(rest),
@@ -413,7 +409,7 @@ def _values(run_id: str, sequence: int, moment: str, row: RowResult) -> dict[str
     return {
         "run_id": run_id,
         "case_index": row.case_index,
-        "repeat_index": row.repeat_index,
+        "repeat": row.repeat,
         "sequence": sequence,
         "case_id": row.case_id,
         "category": row.category,
@@ -467,11 +463,11 @@ def _counts_update() -> dml.ReturningUpdate[int]:
 
 def _record(row: Any) -> RowResult:
     # By position: reading a column by name costs several times as much, and a run has many rows.
-    (_, case_index, repeat_index, sequence, case_id, category, status, passed, latency_ms, reason, scores_json, _,
+    (_, case_index, repeat, sequence, case_id, category, status, passed, latency_ms, reason, scores_json, _,
      tags_json, weight, vector, started_at, duration_ms, _) = row  # fmt: skip
     return RowResult(
         case_index=case_index,
-        repeat_index=repeat_index,
+        repeat=repeat,
         case_id=case_id,
         category=category,
         status=_STATUSES[status],

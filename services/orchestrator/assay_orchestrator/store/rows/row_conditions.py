@@ -54,7 +54,7 @@ class RowConditions:
             (OUTCOME, [outcome.value for outcome in row_filter.outcomes]),
             (rows.status, [status.value for status in row_filter.statuses]),
             (rows.category, row_filter.categories),
-            (rows.repeat_index, row_filter.repeats),
+            (rows.repeat, row_filter.repeats),
         ]
         return [
             rows.run_id == self.run_id,
@@ -122,7 +122,7 @@ class RowConditions:
 
     def _has_text(self, condition: TextCondition) -> Condition:
         text = clean_text(condition.text)
-        rows = sa.tuple_(_ROWS.c.case_index, _ROWS.c.repeat_index)
+        rows = sa.tuple_(_ROWS.c.case_index, _ROWS.c.repeat)
         match condition.field:
             case TextField.QUESTION:
                 return _ROWS.c.case_index.in_(self._asked(text))
@@ -132,7 +132,7 @@ class RowConditions:
                 return self._own_answer_holds(text)
             case TextField.ANY:
                 own = _ROWS.alias()
-                answered_rows = sa.select(own.c.case_index, own.c.repeat_index)
+                answered_rows = sa.select(own.c.case_index, own.c.repeat)
                 by_question = answered_rows.where(own.c.run_id == self.run_id, own.c.case_index.in_(self._asked(text)))
                 # One list rather than two conditions joined by OR, for which PostgreSQL might compare every pair.
                 return rows.in_(sa.union_all(self._answered(text), by_question))
@@ -143,13 +143,13 @@ class RowConditions:
         A list would make SQLite first collect all matching rows, even for a page that ends after a few.
         """
         answers = schema.answers.c
-        own = sa.and_(answers.case_index == _ROWS.c.case_index, answers.repeat_index == _ROWS.c.repeat_index)
+        own = sa.and_(answers.case_index == _ROWS.c.case_index, answers.repeat == _ROWS.c.repeat)
         return self._answered(text).where(own).correlate(_ROWS).exists()
 
     def _answered(self, text: str) -> sa.Select[Any]:
         """Return the rows with an answer, in any turn, that contains a text."""
         answers = schema.answers.c
-        return sa.select(answers.case_index, answers.repeat_index).where(
+        return sa.select(answers.case_index, answers.repeat).where(
             answers.run_id == self.run_id, self._holds(answers.answer_text, text)
         )
 

@@ -185,7 +185,7 @@ class StopLook:
         rows = connection.execute(
             sa.select(table.case_index, table.passed, table.values_json)
             .where(table.run_id == run_id, table.case_index >= first, table.case_index < first + count)
-            .order_by(table.case_index, table.repeat_index)
+            .order_by(table.case_index, table.repeat)
         )
         by_case: dict[int, list[float | None]] = {}
         for case_index, passed, values_json in rows:
@@ -259,14 +259,14 @@ def drop_unasked(connection: sa.Connection, shard: Shard) -> None:
     begun: set[tuple[int, int]] = set()
     for rows, conditions in _begun():
         keys = connection.execute(
-            sa.select(rows.c.case_index, rows.c.repeat_index).where(
+            sa.select(rows.c.case_index, rows.c.repeat).where(
                 rows.c.run_id == shard.run_id,
                 rows.c.case_index >= shard.first_case,
                 rows.c.case_index < shard.first_case + shard.case_count,
                 *conditions,
             )
         )
-        begun |= {(row.case_index, row.repeat_index) for row in keys}
+        begun |= {(row.case_index, row.repeat) for row in keys}
     shards.change_shard(connection, shard.run_id, shard.shard_index, row_count=len(begun))
     _count_rows(connection, shard.run_id)
 

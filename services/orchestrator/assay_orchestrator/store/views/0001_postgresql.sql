@@ -24,7 +24,7 @@ CREATE OR REPLACE VIEW result_rows AS
 SELECT
     run_id,
     case_id,
-    repeat_index,
+    repeat,
     category,
     status,
     passed,
@@ -43,7 +43,7 @@ CREATE OR REPLACE VIEW score_rows AS
 SELECT
     results.run_id,
     results.case_id,
-    results.repeat_index,
+    results.repeat,
     results.category,
     score.item ->> 'metric' AS metric,
     CAST(score.item ->> 'value' AS double precision) AS value,

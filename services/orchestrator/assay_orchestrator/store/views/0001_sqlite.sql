@@ -24,7 +24,7 @@ CREATE VIEW result_rows AS
 SELECT
     run_id,
     case_id,
-    repeat_index,
+    repeat,
     category,
     status,
     passed,
@@ -43,7 +43,7 @@ CREATE VIEW score_rows AS
 SELECT
     results.run_id,
     results.case_id,
-    results.repeat_index,
+    results.repeat,
     results.category,
     json_extract(score.value, '$.metric') AS metric,
     CAST(json_extract(score.value, '$.value') AS DOUBLE PRECISION) AS value,

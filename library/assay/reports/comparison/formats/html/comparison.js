@@ -162,7 +162,7 @@
     const heading = element("h3", {}, `${setup.labels[place]} `, write.inline(setup.titles[place]));
     if (one === null) return element("div", {}, heading, element("p", {class: "soft"}, "The run does not have the case."));
     return element("div", {}, heading, write.block(one.answer, ranges, kind),
-      one.repeat ? element("p", {class: "soft"}, `Repeat ${one.repeat}.`) : null,
+      one.repeat > 1 ? element("p", {class: "soft"}, `Repeat ${one.repeat}.`) : null,
       one.reason === null ? null : element("p", {class: "reason"}, write.inline(one.reason)));
   }
 
