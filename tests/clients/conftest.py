@@ -23,12 +23,13 @@ class Orchestrator:
         cli: Runs the command in a folder of the test.
 
     Attributes:
+        cli: Runs the command, as the operator until `run_as_team`.
         environment: The environment of clients, with address, token and authority.
     """
 
     def __init__(self, cli: Cli) -> None:
         self.address = f"localhost:{free_port()}"
-        self._cli = cli
+        self.cli = cli
         certificate = certificate_for("localhost")
         authority = cli.folder / "server.pem"
         authority.write_bytes(certificate.certificate_pem)
@@ -45,6 +46,13 @@ class Orchestrator:
             "ASSAY_CA": str(authority),
         }
 
+    def run_as_team(self, address: str, spec: dict[str, object]) -> str:
+        """Let the team's runs call an address, run a spec with the team's token, and return the output."""
+        self.cli.run("admin", "destinations", "create", "agent", address, "--team", "web")
+        self.cli.env["ASSAY_TOKEN"] = self.environment["ASSAY_TOKEN"]
+        self.cli.write("assay.yaml", spec)
+        return self.cli.run("run", "assay.yaml").stdout
+
     def restart(self) -> None:
         """Kill the process, and start another one over the same database and address."""
         self.process.kill()
@@ -57,11 +65,11 @@ class Orchestrator:
         self.process.communicate(timeout=60)
 
     def _start(self) -> subprocess.Popen[str]:
-        process = self._cli.start(
+        process = self.cli.start(
             "serve", "orchestrator", "--listen", self.address, "--database", "shared.db", "--auth", "tokens",
-            "--tls-cert", "server.pem", "--tls-key", "server.key",
+            "--tls-cert", "server.pem", "--tls-key", "server.key", "--egress-networks", "127.0.0.0/8",
         )  # fmt: skip
-        self._cli.wait_until(lambda: is_listening(self.address), process)
+        self.cli.wait_until(lambda: is_listening(self.address), process)
         return process
 
 

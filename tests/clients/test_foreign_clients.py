@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.e2e.conftest import Cli
 from tests.e2e.test_cli_identity import free_port, is_listening
 from tests.support.docs.guides import ROOT, blocks
 from tests.support.processes.child_process import child_process
@@ -148,12 +147,12 @@ def test_the_readme_of_the_package(node: str, orchestrator: Orchestrator) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_agent_in_typescript(node: str, tmp_path: Path, stream: bool) -> None:
+def test_an_agent_in_typescript(node: str, orchestrator: Orchestrator, stream: bool) -> None:
     """The agent of the guide answers calls and streams."""
     port = str(free_port())
     (text,) = [block.text for block in blocks("docs/api.md", "ts")]
     with compiled(node, text.replace("50051", port)) as program:
-        asked_as_documented([node, str(program)], PACKAGE, port, tmp_path, stream=stream)
+        asked_as_documented([node, str(program)], PACKAGE, port, orchestrator, stream=stream)
 
 
 @contextmanager
@@ -173,19 +172,23 @@ def compiled(node: str, text: str) -> Iterator[Path]:
         source.with_suffix(".mjs").unlink(missing_ok=True)
 
 
-def test_an_agent_in_go(go_stubs: dict[str, str], tmp_path: Path) -> None:
+def test_an_agent_in_go(go_stubs: dict[str, str], orchestrator: Orchestrator, tmp_path: Path) -> None:
     """The agent of the guide answers calls."""
     port = str(free_port())
     program = go_program(1, tmp_path, go_stubs, _50051=port)
-    asked_as_documented([str(program)], tmp_path, port, tmp_path, stream=False)
+    asked_as_documented([str(program)], tmp_path, port, orchestrator, stream=False)
 
 
-def asked_as_documented(command: list[str], folder: Path, port: str, project: Path, *, stream: bool) -> None:
-    """Start an agent, and run the command over it."""
-    cli = Cli(project)
-    cli.write("cases.json", json.dumps([{"question": "hello", "answer": "You asked: hello"}]))
-    agent = {"adapter": "grpc", "target": f"127.0.0.1:{port}", "stream": stream}
-    cli.write("assay.yaml", {"name": "echo", "dataset": "cases.json", "agent": agent, "metrics": ["exact_match"]})
+def asked_as_documented(
+    command: list[str], folder: Path, port: str, orchestrator: Orchestrator, *, stream: bool
+) -> None:
+    """Start an agent, and run the command over it as a team."""
+    address = f"127.0.0.1:{port}"
+    orchestrator.cli.write("cases.json", json.dumps([{"question": "hello", "answer": "You asked: hello"}]))
+    spec: dict[str, object] = {
+        "name": "echo", "dataset": "cases.json", "metrics": ["exact_match"],
+        "agent": {"adapter": "grpc", "target": address, "stream": stream},
+    }  # fmt: skip
     with child_process(command, cwd=folder, stdout=sys.stderr) as process:
-        cli.wait_until(lambda: is_listening(f"127.0.0.1:{port}"), process)
-        assert "1 of 1" in cli.run("run", "assay.yaml").stdout
+        orchestrator.cli.wait_until(lambda: is_listening(address), process)
+        assert "1 of 1" in orchestrator.run_as_team(address, spec)
