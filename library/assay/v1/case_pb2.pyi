@@ -9,7 +9,8 @@ Evolution and common rules:
   member but keep its sequence number.
 * Servers refuse requests with unknown fields or enum values (UNKNOWN_FIELD, UNKNOWN_VALUE): they ignore nothing.
 * A message has at most 4 MiB. A page also ends before 3 MiB where its method says so.
-* Names carry units: _ms, _s, _bytes, _usd. Shares and rates are 0 to 1. Times are UTC.
+* Names carry units: _ms, _bytes. Money with a limit is an exact _nano_usd (billionths of a US dollar), an estimate
+  or a sum of costs is a double _usd. Shares and rates are 0 to 1. Times are UTC.
 * Later versions may add methods, fields, enum values, oneof members and reasons; they remove and renumber nothing.
 """
 
