@@ -124,7 +124,7 @@ bench: .venv/dev.stamp         ## measure throughput; see benchmarks/README.md
 
 dist: .venv/dev.stamp          ## build the wheel, the source distribution and the archive of the protos of a release into dist/
 	$(BIN)/python -m hatchling build -d dist
-	tar -czf dist/assay-protos-$$($(BIN)/python -m hatchling version).tar.gz --sort=name --owner=0 --group=0 --numeric-owner protos
+	tar -czf dist/assay-protos-$$($(BIN)/python -m hatchling version).tar.gz --sort=name --owner=0 --group=0 --numeric-owner protos docs/api.md docs/errors.md docs/filters.md
 
 lock: .venv-lock/lock.stamp    ## rewrite the lists in requirements/; UPGRADE=1 takes the newest versions
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
