@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Without byte code, every process that tests start would compile all its imports, which doubles the time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Services of commands and of `evaluate` end with their last user, except in the tests of those that wait idle.
+os.environ["ASSAY_IDLE_S"] = "0"
 # Idle threads of torch sleep instead of spinning: those of several processes would take each other's processors.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

@@ -385,9 +385,9 @@ async def drive_run(
         listener: Called with every snapshot and event.
         stack: The local stack, watched for services that exit.
         resume: Whether to resume the run if a restart of the orchestrator interrupts it.
-        left_to: The local stack that would continue the run after a cancellation; the run is then paused. None to leave
-            the run unchanged.
-        view: Which fields the listener's rows have.
+        left_to: The local stack that would continue the run after a cancellation or an error; the run is then paused.
+            None to leave the run unchanged.
+        view: Which fields the listener\'s rows have.
 
     Returns:
         The run in its last state.
@@ -403,7 +403,7 @@ async def drive_run(
         tasks |= {asyncio.ensure_future(hosting), asyncio.ensure_future(until_user_exit(run.run_id))}
     if stack is not None:
         tasks.add(asyncio.ensure_future(guard_stack(stack)))
-    is_cancelled = False
+    is_left = False
     try:
         while not watching.done():
             finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -411,14 +411,14 @@ async def drive_run(
                 tasks.discard(task)
                 task.result()
         watching.result()
-    except asyncio.CancelledError:
-        is_cancelled = True
+    except BaseException:
+        is_left = True
         raise
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if is_cancelled:
+        if is_left:
             await pause_left_run(client, run.run_id, left_to)
     failpoint("client.run_followed")
     return await client.get_run(run.run_id, partial=False)

@@ -1,4 +1,4 @@
-"""The keys and settings that a local judge or embedder took from the environment of the command that started it.
+"""The environment that a local service took from the command that started it.
 
 Another command may have other keys, prices or precision. A record next to the service's socket distinguishes them by
 salted digests, so that no key and no setting is written anywhere.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from assay.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,26 +23,37 @@ KEY_VARIABLES = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 _FILES = ("ASSAY_JUDGE_LIMITS", "ASSAY_JUDGE_PRICES", "ASSAY_JUDGE_REPLAY", "ASSAY_JUDGE_RUBRIC")
 
 
-def record_variables(path: Path, prefix: str, environment: Mapping[str, str], keys: Sequence[str]) -> None:
+_VOLATILE = frozenset(
+    {"_", "COLUMNS", "GRPC_VERBOSITY", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "SHLVL", "ASSAY_IDLE_S"}
+)
+"""Variables that differ between commands without a meaning for services; the folder counts under its own name."""
+
+_IDENTITY = ("version of Assay", "interpreter", "current folder")
+
+
+def environment_of_service() -> dict[str, str]:
+    """Return the environment of a service that this process starts, with what else it takes from this process."""
+    identity = (__version__, sys.executable, _current_folder())
+    return {**os.environ, **dict(zip(_IDENTITY, identity, strict=True))}
+
+
+def record_variables(path: Path, environment: Mapping[str, str]) -> None:
     """Store the record of a starting service's environment.
 
     Args:
         path: The record, readable only for its owner.
-        prefix: The prefix of its settings' names.
         environment: The service's environment.
-        keys: The variables with the keys that it will use; empty for a service without keys.
     """
-    import secrets  # here, like those below: a start without judge and embedder needs none of them
-
-    salt = secrets.token_hex(16)
-    names = {*keys, *_settings(prefix, environment)}
-    digests = {name: _digest(salt, name, environment[name]) for name in sorted(names) if environment.get(name)}
+    salt = os.urandom(16).hex()
+    digests = {name: _digest(salt, name, environment[name]) for name in sorted(_counted(environment))}
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         json.dump({"salt": salt, "digests": digests}, file)
 
 
-def changed_variables(path: Path, prefix: str, environment: Mapping[str, str], keys: Sequence[str]) -> list[str]:
+def changed_variables(
+    path: Path, environment: Mapping[str, str], prefix: str = "", keys: Sequence[str] = ()
+) -> list[str]:
     """Return the sorted variables in which a running service differs from one that this environment would start.
 
     A key that is not set here does not count: the service may have one. Settings count whether they are set or not,
@@ -47,23 +61,29 @@ def changed_variables(path: Path, prefix: str, environment: Mapping[str, str], k
 
     Args:
         path: The running service's record.
-        prefix: The prefix of its settings' names.
         environment: The environment of the command that needs the service.
-        keys: The variables with the keys that it needs.
+        prefix: The prefix of the variables that count; empty for all.
+        keys: Further variables with the keys that it needs.
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         salt, digests = str(record["salt"]), dict(record["digests"])
     except (OSError, ValueError, KeyError, TypeError):
         salt, digests = "", {}
-    names = (
-        {name for name in keys if environment.get(name)} | _settings(prefix, environment) | _settings(prefix, digests)
-    )
+    names = {name for name in _counted(environment) | _counted(digests) if name.startswith(prefix)}
+    names |= {name for name in keys if environment.get(name)}
     return sorted(name for name in names if not _is_same(digests.get(name), salt, name, environment.get(name, "")))
 
 
-def _settings(prefix: str, names: Mapping[str, object]) -> set[str]:
-    return {name for name in names if name.startswith(prefix) and names[name]}
+def _counted(names: Mapping[str, object]) -> set[str]:
+    return {name for name in names if names[name] and name not in _VOLATILE}
+
+
+def _current_folder() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was removed
+        return ""
 
 
 def _is_same(recorded: object, salt: str, name: str, value: str) -> bool:

@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import SetupError
 from assay.local_stack.home import Home
 from assay.local_stack.install_hint import install_hint
-from assay.local_stack.lease import Lease
+from assay.local_stack.lease import Lease, is_leased, is_locked
 from assay.local_stack.model_files import is_on_disk, model_problem
-from assay.local_stack.service_environment import KEY_VARIABLES, changed_variables, record_variables
+from assay.local_stack.service_environment import (
+    KEY_VARIABLES,
+    changed_variables,
+    environment_of_service,
+    record_variables,
+)
 from assay.local_stack.service_logs import last_words, open_log
+from assay.local_stack.unused_stacks import idle_seconds, keep_stack, keeps_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -29,7 +35,9 @@ SERVICES = ("orchestrator", "embedder", "judge")
 _PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder", "judge": "assay_judge"}
 _NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers", "judge": "httpx2"}
 _RENEWED = ("judge", "embedder")
-"""Services that are restarted where another command needs other settings of them."""
+"""Services that are restarted where a command needs other settings of them, even if they stay."""
+_IDLE_SHARES = {"orchestrator": 1.0, "embedder": 0.5, "judge": 0.5}
+"""How long a service waits idle, as a share of the time of the stack: models and verdicts take memory."""
 _STOP_TIMEOUT_S = 15.0
 _LOOK_S = 0.05
 _MOST_RESTARTS = 3
@@ -39,7 +47,8 @@ _LEASED, _STAYING = b"ends with its last user", b"stays"
 class LocalStack:
     """Services as child processes on private unix sockets.
 
-    They run as long as any process holds the lease; `stay` starts them without it, until `assay down`.
+    They run as long as any process holds the lease, and wait idle for a while after (`idle_seconds`); `stay` starts
+    them without it, until `assay down`. An idle service is replaced where the environment differs.
 
     Args:
         home: The state directory.
@@ -58,6 +67,7 @@ class LocalStack:
         self._models: tuple[str, ...] = ()
         self._judge_keys: tuple[str, ...] = KEY_VARIABLES
         self._needed: tuple[str, ...] = ()
+        self._checked: set[str] = set()  # against this process's environment, which user code may change later
         self._restart_count = 0
 
     @property
@@ -79,8 +89,9 @@ class LocalStack:
     ) -> None:
         """Start the services that are needed and not running: the orchestrator, and embedder and judge on demand.
 
-        A judge or embedder whose keys or settings differ from this process's environment is restarted. A model whose
-        files show that it cannot be loaded is refused before anything is started.
+        A judge or embedder whose keys or settings differ from this process's environment is restarted, and so is an
+        idle service with any other environment. A model whose files show that it cannot be loaded is refused before
+        anything is started.
 
         Args:
             models: Embedding models that will be needed.
@@ -99,9 +110,9 @@ class LocalStack:
         self._models, self._judge_keys = tuple(models), tuple(judge_keys)
         wanted = {"orchestrator": orchestrator, "embedder": bool(models), "judge": judge}
         self._needed = tuple(service for service in SERVICES if wanted[service])
-        for service in _RENEWED:
-            if wanted[service]:
-                self._renew(service)
+        for service in (service for service in self._needed if service not in self._checked):
+            self._renew(service)
+        self._checked.update(self._needed)
         self.start_missing()
 
     def start_missing(self) -> bool:
@@ -130,11 +141,8 @@ class LocalStack:
         """The models that this command needs and this machine lacks."""
         return tuple(model for model in self._models if not is_on_disk(model, os.environ))
 
-    def _keys(self, service: str) -> tuple[str, ...]:
-        return (*KEY_VARIABLES, *self._judge_keys) if service == "judge" else ()
-
     def _renew(self, service: str) -> None:
-        """Restart a service whose keys or settings differ from this process's environment.
+        """Restart a service that must not be used as it is: see `_changed`; also an idle one that shall stay.
 
         Raises:
             SetupError: Another command uses it, or it does not stop.
@@ -142,20 +150,20 @@ class LocalStack:
         with _starting(self._home):
             if not _runs(self._home, service):
                 return
-            needed = self._judge_keys if service == "judge" else ()
-            changed = changed_variables(_record(self._home, service), _prefix(service), os.environ, needed)
-            if not changed:
+            is_free, ends = self._user.is_only(), self._ends_with_lease(service)
+            is_idle = is_free and ends
+            changed = _changed(self._home, service, is_idle=is_idle, keys=self._judge_keys)
+            if not changed and not (is_idle and self._stay):
                 return
-            if not self._user.is_only():
+            if not is_free:
                 raise SetupError(
                     f"the local {service} serves another command with another {', '.join(changed)}: call this again "
                     "when that command is done, or set ASSAY_HOME to another folder",
                     reason="SERVICE_OF_A_RUN",
                 )
             _check_installed(service)
-            stays = not self._ends_with_lease(service)
             _stop(self._home, service)
-            self._spawn(service, stays=stays)
+            self._spawn(service, stays=self._stay or not ends)
 
     def check(self) -> None:
         """Raise if a service that was started here has ended by itself.
@@ -203,8 +211,9 @@ class LocalStack:
 
     @property
     def outlives_command(self) -> bool:
-        """Whether the orchestrator stays when this command ends: `assay up` started it, or another command uses it."""
-        return not self._ends_with_lease("orchestrator") or not self._user.is_only()
+        """Whether the orchestrator stays when this command ends with an active run: `assay up` started it, or another
+        process holds the lease."""
+        return not self._ends_with_lease("orchestrator") or not self._lease.is_only()
 
     def restart_killed(self) -> bool:
         """Restart services that a signal has ended, also those of other commands; return whether there were any.
@@ -237,7 +246,7 @@ class LocalStack:
         return service not in self._children and self._ends_with_lease(service)
 
     def _ends_with_lease(self, service: str) -> bool:
-        return _life(self._home, service).read_bytes() == _LEASED
+        return _has_life(self._home, service, _LEASED)
 
     def _goes_on(self, service: str) -> bool:
         if service in self._children and self._children[service].poll() is None:
@@ -266,23 +275,33 @@ class LocalStack:
         self._user.close()
 
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
-        """Release the lease and wait until the services have stopped, unless another command uses them.
+        """Release the lease and wait until the services have stopped, unless another process holds it.
 
-        Does not wait for services that stay: those of `assay up`, and a judge restarted in place of one.
+        Does not wait for services that stay: those of `assay up`, a judge restarted in place of one, and those that
+        wait idle.
         """
         import asyncio  # here: it is imported while the services start
 
         self.release()
-        leased = [self._children[service] for service in self._leased]
+        leased = [self._children[service] for service in self._leased if not idle_seconds(os.environ)]
         try:
             async with asyncio.timeout(timeout_s):
                 while any(child.poll() is None for child in leased):
-                    if _is_shared(self._home):
+                    if is_leased(self._home.sockets / "lease"):
                         return
                     await asyncio.sleep(0.02)
         except TimeoutError:
             for child in leased:
                 child.terminate()
+
+    async def leave(self) -> None:
+        """Keep the services for the next call of this process, which holds the lease until it ends; or, if
+        ASSAY_IDLE_S is 0, stop them as `wait_until_stopped` does."""
+        if not keeps_stacks(os.environ):
+            await self.wait_until_stopped()
+        elif not self._lease.is_closed:
+            self._user.close()
+            keep_stack(self._home, self._lease, [self._children[service] for service in self._leased])
 
     def _spawn(self, service: str, *, stays: bool | None = None) -> None:
         stays = self._stay if stays is None else stays
@@ -298,8 +317,7 @@ class LocalStack:
                 start_new_session=True,  # Ctrl-C is for the command; the service ends with its lease
             )
         _life(self._home, service).write_bytes(_STAYING if stays else _LEASED)
-        if service in _RENEWED:
-            record_variables(_record(self._home, service), _prefix(service), os.environ, self._keys(service))
+        record_variables(_record(self._home, service), environment_of_service())
         with open(self._home.sockets / f"{service}.pid", "w", opener=_private) as file:
             file.write(str(child.pid))
         self._children[service] = child
@@ -328,6 +346,7 @@ class LocalStack:
             arguments += ["--allow-models", "*", "--allow-models", "/*"]
         if not stays:
             arguments += ["--exit-with-lock", str(self._home.sockets / "lease")]
+            arguments += ["--exit-idle-s", f"{idle_seconds(os.environ) * _IDLE_SHARES[service]:g}"]
         return arguments
 
 
@@ -340,16 +359,29 @@ def environment_for(server: str | None, service: str = "orchestrator") -> Mappin
         service: The orchestrator, which calls agents, or the judge.
 
     Returns:
-        None if it is already running, with its own environment. A judge with other settings is restarted in this
-        environment.
+        None if it is already running, with its own environment. A judge with other settings, and an idle service with
+        another environment, is restarted in this environment.
     """
     if server is not None:
         return None
     home = Home.find()
     if not _listens(home.socket(service)):
         return os.environ
-    is_renewed = service == "judge" and changed_variables(_record(home, service), _prefix(service), os.environ, ())
-    return os.environ if is_renewed else None
+    is_idle = _has_life(home, service, _LEASED) and not _is_shared(home)
+    return os.environ if is_idle or _changed(home, service, is_idle=False) else None
+
+
+def _changed(home: Home, service: str, *, is_idle: bool, keys: Sequence[str] = ()) -> list[str]:
+    """Return the variables in which a running service differs from one that this process would start.
+
+    Of a service that another command uses, or that stays, only the settings of judge and embedder count, and the keys
+    that are needed.
+    """
+    if is_idle:
+        return changed_variables(_record(home, service), environment_of_service())
+    if service not in _RENEWED:
+        return []
+    return changed_variables(_record(home, service), os.environ, _prefix(service), keys if service == "judge" else ())
 
 
 def running_services(home: Home) -> dict[str, int]:
@@ -403,6 +435,12 @@ def _life(home: Home, service: str) -> Path:
     return home.sockets / f"{service}.life"
 
 
+def _has_life(home: Home, service: str, life: bytes) -> bool:
+    with suppress(OSError):
+        return _life(home, service).read_bytes() == life
+    return False
+
+
 def _record(home: Home, service: str) -> Path:
     """The file that records the keys and settings a service was started with."""
     return home.sockets / f"{service}.environment"
@@ -430,7 +468,7 @@ def _stop(home: Home, service: str) -> None:
 
 def _runs(home: Home, service: str) -> bool:
     """Return whether a service has a process, even if it does not listen yet or no longer."""
-    return _is_locked(_life(home, service), fcntl.LOCK_SH) or _listens(home.socket(service))
+    return is_locked(_life(home, service), fcntl.LOCK_SH) or _listens(home.socket(service))
 
 
 def _stopped(service: str) -> SetupError:
@@ -450,19 +488,7 @@ def _listens(path: Path) -> bool:
 
 def _is_shared(home: Home) -> bool:
     """Return whether another command uses the stack, by its lock on the file of users."""
-    return _is_locked(home.sockets / "users", fcntl.LOCK_EX)
-
-
-def _is_locked(path: Path, kind: int) -> bool:
-    """Return whether another process's lock conflicts with a lock of this kind."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return is_locked(home.sockets / "users", fcntl.LOCK_EX)
 
 
 def _pid(home: Home, service: str) -> int:

@@ -153,6 +153,9 @@ class ServiceSettings:
         False, "serve at an address that other machines reach without TLS, or to callers without an identity"
     )
     exit_with_lock: Path | None = setting(None, "stop when no other process holds this file's shared lock", read=path)
+    exit_idle_s: float = setting(
+        0.0, "with --exit-with-lock, seconds to wait idle for another process before stopping", least=0
+    )
     log_level: str = setting("info", "least severe records to log", choices=LEVELS, read=str.lower)
     log_format: str = setting("text", "format of log records", choices=FORMATS, read=str.lower)
 

@@ -105,7 +105,7 @@ class ServiceVectors:
     Its event loop has a thread of its own, so that it can be used from a notebook or from async code too.
 
     Args:
-        address: "host:port" or "unix:/path"; None starts the local embedder, and stops it in `close`.
+        address: "host:port" or "unix:/path"; None starts the local embedder, which ends with this process.
         models: What the local embedder loads.
         server_timeout_s: How long an embedder at an address may take to answer at first, in seconds.
     """
@@ -135,7 +135,7 @@ class ServiceVectors:
         return vectors
 
     def close(self) -> None:
-        """Close the connection; stop the embedder if it was started here and no other process uses it."""
+        """Close the connection."""
         if self._loop is None or self._thread is None:
             return
         try:
@@ -196,7 +196,7 @@ class ServiceVectors:
             await self._channel.close()
             self._channel = None
         if self._stack is not None:
-            await self._stack.wait_until_stopped()
+            await self._stack.leave()
             self._stack = None
 
     async def _call(self, texts: Sequence[str], settings: EmbeddingSettings) -> list[Embedded]:

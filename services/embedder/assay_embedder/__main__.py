@@ -61,7 +61,7 @@ async def _serve(settings: Settings) -> None:
 
     unneeded = asyncio.Event()
     if settings.exit_with_lock is not None:
-        watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), unneeded.set)
+        watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), unneeded.set, idle_s=settings.exit_idle_s)
     server.add(SERVICE_NAME, register)
     try:
         await serve_until_signal(

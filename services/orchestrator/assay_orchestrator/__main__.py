@@ -30,6 +30,7 @@ _log = logging.getLogger("assay_orchestrator")
 
 _GARBAGE = 10_000
 _RECONNECT_MS = 1_000
+_COUNT_TIMEOUT_S = 5.0
 _LOUD = ("procrastinate", "alembic")
 UNUSED = ("importlib.metadata", "google.protobuf.internal.python_message")
 """SQLAlchemy imports it for plugins, protobuf for machines without its compiled half: a tenth of the start."""
@@ -123,7 +124,6 @@ def _identified_server(settings: Settings, database: Database, stack: AsyncExitS
 async def _serve(server: RpcServer | None, settings: Settings) -> None:
     from assay.embedder.v1 import embedder_pb2_grpc
     from assay.judge.v1 import judge_pb2_grpc
-    from assay.local_stack.lease import watch_lease
     from assay.model.scope import LOCAL
     from assay.rpc.channel import open_channel
     from assay.rpc.options import ChannelOptions
@@ -135,9 +135,8 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
     from assay_orchestrator.store.database import open_database
 
     released = asyncio.Event()
-    if settings.exit_with_lock is not None:
-        watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
     database = open_database(settings)
+    _watch_lease(settings, database, asyncio.get_running_loop(), released)
     try:
         async with AsyncExitStack() as stack:
             if server is None:
@@ -196,6 +195,26 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
             await manager.aclose(at_once=True)  # a second signal aborted the drain
     finally:
         database.close()
+
+
+def _watch_lease(
+    settings: Settings, database: Database, loop: asyncio.AbstractEventLoop, released: asyncio.Event
+) -> None:
+    """Stop with the last user of the local stack, or after an idle time if no run is active: continuing one unseen
+    could cost money."""
+    from assay.local_stack.lease import watch_lease
+    from assay_orchestrator.store.runs import runs
+
+    def has_no_run() -> bool:
+        reading = asyncio.run_coroutine_threadsafe(database.read(runs.count_active), loop)
+        try:
+            return reading.result(_COUNT_TIMEOUT_S) == 0
+        except Exception:  # noqa: BLE001 - whatever keeps it from answering, it need not stay
+            return False
+
+    if settings.exit_with_lock is not None:
+        idle_s = settings.exit_idle_s
+        watch_lease(settings.exit_with_lock, loop, released.set, idle_s=idle_s, may_idle=has_no_run)
 
 
 def _fail(message: str) -> int:

@@ -277,7 +277,7 @@ async def connected(
     stack: LocalStack | None = None,
     on_listening: Callable[[Client], None] | None = None,
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
-    """Connect to a server, or to a local stack that is started for the run and stopped on exit.
+    """Connect to a server, or to a local stack that is started for the run and kept until this process ends.
 
     Args:
         server: Address of the server; None for the local stack.
@@ -296,9 +296,12 @@ async def connected(
             if stack is not None:
                 await wait_for_downloads(stack)
             yield client, stack
-    finally:
-        if stack is not None:
+    except BaseException:
+        if stack is not None:  # a run that was left active must not continue unseen
             await asyncio.shield(stack.wait_until_stopped())
+        raise
+    if stack is not None:
+        await asyncio.shield(stack.leave())
 
 
 def _spec(arguments: Arguments, environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None]) -> Spec:
