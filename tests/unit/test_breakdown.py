@@ -62,6 +62,14 @@ def test_twenty_rows_in_two_categories() -> None:
     assert [group.pass_rate for group in summary.categories] == [pytest.approx(0.4), 1.0]
 
 
+def test_groups_beyond_a_thousand_are_counted() -> None:
+    """The first thousand tags are summarised; the others are counted once each, however many rows they have."""
+    rows = [row(index, None, True, category="a", tags=f"t{index % 1100}") for index in range(2200)]
+    summary = summarise(rows, [coverage()], [])
+    assert (len(summary.tags), summary.omitted_tag_count) == (1000, 100)
+    assert (len(summary.categories), summary.omitted_category_count) == (1, 0)
+
+
 def test_weights_are_told_apart_from_plain_numbers() -> None:
     """A case of weight 3 counts three times among the weighted numbers and once elsewhere; 0 counts nothing."""
     rows = [

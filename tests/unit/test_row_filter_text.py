@@ -17,9 +17,9 @@ from assay.filters.matching import matches
 from assay.filters.row_filter import (
     MAX_TEXT_CHARS,
     MAX_VALUES,
-    Comparison,
     LatencyCondition,
     MetricCondition,
+    Operator,
     RowFilter,
     RowKey,
     RowOrder,
@@ -116,13 +116,13 @@ def test_each_condition_is_read() -> None:
         repeats=(1, 2),
         texts=(TextCondition(TextField.ANSWER, "a,b"),),
         metrics=(
-            MetricCondition("judge_score", Comparison.LESS_OR_EQUAL, 0.5),
-            MetricCondition("rouge", Comparison.NOT_EQUAL, None),
+            MetricCondition("judge_score", Operator.LESS_OR_EQUAL, 0.5),
+            MetricCondition("rouge", Operator.NOT_EQUAL, None),
         ),
         latencies=(
-            LatencyCondition(Comparison.GREATER, 2000.0),
-            LatencyCondition(Comparison.LESS, 90_000.0),
-            LatencyCondition(Comparison.EQUAL, None),
+            LatencyCondition(Operator.GREATER, 2000.0),
+            LatencyCondition(Operator.LESS, 90_000.0),
+            LatencyCondition(Operator.EQUAL, None),
         ),
     )
     assert parse_row_order("-judge_score") == RowOrder(RowKey.METRIC, "judge_score", descending=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InvalidInputError
-from assay.filters.row_filter import Comparison, MetricCondition
+from assay.filters.row_filter import MetricCondition, Operator
 from assay.filters.run_filter import (
     EVERY_RUN,
     NEWEST_FIRST,
@@ -42,11 +42,11 @@ def test_each_condition_is_read() -> None:
         group_id="g",
         verdicts=("FAIL", "INCOMPLETE"),
         figures=(
-            MetricCondition("pass_rate", Comparison.LESS, 0.8),
-            MetricCondition("exact_match", Comparison.GREATER_OR_EQUAL, 0.9),
-            MetricCondition("latency.p95", Comparison.LESS, 1.5),
-            MetricCondition("latency", Comparison.GREATER, 2.0),
-            MetricCondition("rouge", Comparison.NOT_EQUAL, None),
+            MetricCondition("pass_rate", Operator.LESS, 0.8),
+            MetricCondition("exact_match", Operator.GREATER_OR_EQUAL, 0.9),
+            MetricCondition("latency.p95", Operator.LESS, 1.5),
+            MetricCondition("latency", Operator.GREATER, 2.0),
+            MetricCondition("rouge", Operator.NOT_EQUAL, None),
         ),
     )
     assert parse_run_filter("") == EVERY_RUN

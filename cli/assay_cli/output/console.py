@@ -125,9 +125,9 @@ class ConsoleSummary:
             self._counts(summary),
         ]
         if summary.categories:
-            parts.append(self._groups("category", summary.categories, summary))
+            parts.append(self._groups("category", summary.categories, summary.omitted_category_count, summary))
         if summary.tags:
-            parts.append(self._groups("tag", summary.tags, summary))
+            parts.append(self._groups("tag", summary.tags, summary.omitted_tag_count, summary))
         if summary.gates:
             parts.append(self._criteria(summary.gates))
         if failing := self._failing.render():
@@ -181,7 +181,7 @@ class ConsoleSummary:
             parts.append(f"goal {sign} {bound_text(metric.unit, metric.goal)} {mark}")
         return ", ".join(parts) or "-"
 
-    def _groups(self, heading: str, groups: Sequence[GroupSummary], summary: RunSummary) -> str:
+    def _groups(self, heading: str, groups: Sequence[GroupSummary], omitted: int, summary: RunSummary) -> str:
         rows = [(heading, "rows", "passed", "failed", "pass rate", *(metric.metric for metric in summary.metrics))]
         rows += [
             (
@@ -195,6 +195,8 @@ class ConsoleSummary:
             for group in groups[:_MAX_GROUPS]
         ]
         more = [f"... and {len(groups) - _MAX_GROUPS} more in the report"] if len(groups) > _MAX_GROUPS else []
+        if omitted:
+            more.append(f"... and {omitted:,} more that are not summarised: only the first {len(groups):,} are")
         return "\n".join([table(rows), *more])
 
     def note_lines(self) -> list[str]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.model.baseline import Baseline
 
+_PAGE = 1_000
+
 
 async def set_baseline(client: Client, name: str, run_id: str) -> Baseline:
     """Name a run; the name moves from its previous run.
@@ -31,8 +33,14 @@ async def set_baseline(client: Client, name: str, run_id: str) -> Baseline:
 
 async def list_baselines(client: Client) -> list[Baseline]:
     """Return all baselines, sorted by name."""
-    response = await client.call(ComparisonServiceStub, lambda stub: stub.ListBaselines(pb.ListBaselinesRequest()))
-    return [BASELINE.from_wire(baseline) for baseline in response.baselines]
+    baselines: list[Baseline] = []
+    request = pb.ListBaselinesRequest(page_size=_PAGE)
+    while True:
+        page = await client.call(ComparisonServiceStub, lambda stub: stub.ListBaselines(request))
+        baselines += map(BASELINE.from_wire, page.baselines)
+        if not page.next_page_token:
+            return baselines
+        request.page_token = page.next_page_token
 
 
 async def delete_baseline(client: Client, name: str) -> None:

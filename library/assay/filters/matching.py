@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from assay.filters.row_filter import Comparison, TextField, outcome_of
+from assay.filters.row_filter import Operator, TextField, outcome_of
 from assay.model.answers.agent_response import clean_text
 from assay.statistics.thresholds import TOLERANCE
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from assay.filters.row_filter import LatencyCondition, MetricCondition, RowFilter, TextCondition
     from assay.model.run import RowResult
 
-_EXACT: Mapping[Comparison, Callable[[float, float], bool]] = {
-    Comparison.LESS: operator.lt,
-    Comparison.LESS_OR_EQUAL: operator.le,
-    Comparison.GREATER: operator.gt,
-    Comparison.GREATER_OR_EQUAL: operator.ge,
-    Comparison.EQUAL: operator.eq,
-    Comparison.NOT_EQUAL: operator.ne,
+_EXACT: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.LESS: operator.lt,
+    Operator.LESS_OR_EQUAL: operator.le,
+    Operator.GREATER: operator.gt,
+    Operator.GREATER_OR_EQUAL: operator.ge,
+    Operator.EQUAL: operator.eq,
+    Operator.NOT_EQUAL: operator.ne,
 }
-_TOLERANT: Mapping[Comparison, Callable[[float, float], bool]] = {
-    Comparison.LESS: lambda value, bound: value < bound - TOLERANCE,
-    Comparison.LESS_OR_EQUAL: lambda value, bound: value <= bound + TOLERANCE,
-    Comparison.GREATER: lambda value, bound: value > bound + TOLERANCE,
-    Comparison.GREATER_OR_EQUAL: lambda value, bound: value >= bound - TOLERANCE,
-    Comparison.EQUAL: lambda value, bound: bound - TOLERANCE <= value <= bound + TOLERANCE,
-    Comparison.NOT_EQUAL: lambda value, bound: not bound - TOLERANCE <= value <= bound + TOLERANCE,
+_TOLERANT: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.LESS: lambda value, bound: value < bound - TOLERANCE,
+    Operator.LESS_OR_EQUAL: lambda value, bound: value <= bound + TOLERANCE,
+    Operator.GREATER: lambda value, bound: value > bound + TOLERANCE,
+    Operator.GREATER_OR_EQUAL: lambda value, bound: value >= bound - TOLERANCE,
+    Operator.EQUAL: lambda value, bound: bound - TOLERANCE <= value <= bound + TOLERANCE,
+    Operator.NOT_EQUAL: lambda value, bound: not bound - TOLERANCE <= value <= bound + TOLERANCE,
 }
 
 
@@ -62,8 +62,8 @@ def metric_value(row: RowResult, metric: str) -> float | None:
 def meets(value: float | None, wanted: MetricCondition) -> bool:
     """Return whether the value of a metric, or None, meets a condition."""
     if wanted.value is None:
-        return (value is None) is (wanted.comparison is Comparison.EQUAL)
-    return value is not None and _TOLERANT[wanted.comparison](value, wanted.value)
+        return (value is None) is (wanted.operator is Operator.EQUAL)
+    return value is not None and _TOLERANT[wanted.operator](value, wanted.value)
 
 
 def case_variants(char: str) -> str:
@@ -74,8 +74,8 @@ def case_variants(char: str) -> str:
 
 def _has_latency(row: RowResult, wanted: LatencyCondition) -> bool:
     if wanted.latency_ms is None:
-        return (row.latency_ms is None) is (wanted.comparison is Comparison.EQUAL)
-    return row.latency_ms is not None and _EXACT[wanted.comparison](row.latency_ms, wanted.latency_ms)
+        return (row.latency_ms is None) is (wanted.operator is Operator.EQUAL)
+    return row.latency_ms is not None and _EXACT[wanted.operator](row.latency_ms, wanted.latency_ms)
 
 
 def _has_text(row: RowResult, wanted: TextCondition) -> bool:

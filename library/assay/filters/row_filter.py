@@ -28,7 +28,7 @@ class RowOutcome(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Comparison(StrEnum):
+class Operator(StrEnum):
     """The comparison of a number with a bound."""
 
     LESS = "<"
@@ -62,12 +62,12 @@ class MetricCondition:
 
     Args:
         metric: The metric.
-        comparison: The comparison; rows without a value meet only EQUAL None.
+        operator: The operator; rows without a value meet only EQUAL None.
         value: The bound, finite; None stands for "no value" and needs EQUAL or NOT_EQUAL.
     """
 
     metric: str
-    comparison: Comparison
+    operator: Operator
     value: float | None
 
 
@@ -76,11 +76,11 @@ class LatencyCondition:
     """A condition on the agent's wall time.
 
     Args:
-        comparison: The comparison; rows without a wall time meet only EQUAL None.
+        operator: The operator; rows without a wall time meet only EQUAL None.
         latency_ms: The bound; None stands for "no wall time" and needs EQUAL or NOT_EQUAL.
     """
 
-    comparison: Comparison
+    operator: Operator
     latency_ms: float | None
 
 

@@ -28,9 +28,9 @@ from assay.filters.row_filter import (
     MAX_NAME_CHARS,
     MAX_TEXT_CHARS,
     MAX_VALUES,
-    Comparison,
     LatencyCondition,
     MetricCondition,
+    Operator,
     RowFilter,
     RowKey,
     RowOrder,
@@ -54,7 +54,6 @@ _TEXTS = tuple(field.value for field in TextField)
 _KEYS = (*_LISTS, *_TEXTS, _LATENCY)
 _OUTCOMES = {outcome.value: outcome for outcome in RowOutcome}
 _STATUSES = {status.value: status for status in AgentStatus}
-_COMPARISONS = {comparison.value: comparison for comparison in Comparison}
 _SORT_KEYS = (RowKey.DATASET, RowKey.LATENCY, RowKey.CASE)
 _REPEAT = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -211,36 +210,36 @@ class _Builder:
 
     def _add_comparison(self, condition: Condition) -> None:
         name, value = condition.name, condition.values[0]
-        comparison = _COMPARISONS[condition.operator]
+        operator = Operator(condition.operator)
         if len(condition.values) > 1:
-            self._wrong(condition, f"{name}{comparison} takes one number")
+            self._wrong(condition, f"{name}{operator} takes one number")
         elif name in (*_LISTS, *_TEXTS):
             sign = ":" if name in _LISTS else "~"
             self._wrong(condition, f"{name} is not compared: write {name}{sign}VALUE")
         elif name == _LATENCY:
-            self._add_latency(condition, comparison, value)
+            self._add_latency(condition, operator, value)
         elif problem := metric_name_problem(name):
             self._wrong(condition, problem)
         else:
-            self._add_metric(condition, name, comparison, value)
+            self._add_metric(condition, name, operator, value)
 
-    def _add_metric(self, condition: Condition, name: str, comparison: Comparison, value: str) -> None:
+    def _add_metric(self, condition: Condition, name: str, operator: Operator, value: str) -> None:
         if self._known_metrics is not None and name not in self._known_metrics:
             self._wrong(condition, _unknown_metric(name, self._known_metrics))
         number = read_number(value)
-        if number is None and not _is_none(value, comparison):
+        if number is None and not _is_none(value, operator):
             self._wrong(condition, number_problem(value))
-        self._metrics.append(MetricCondition(name, comparison, number))
+        self._metrics.append(MetricCondition(name, operator, number))
 
-    def _add_latency(self, condition: Condition, comparison: Comparison, value: str) -> None:
+    def _add_latency(self, condition: Condition, operator: Operator, value: str) -> None:
         latency_ms = read_duration_ms(value)
-        if latency_ms is None and not _is_none(value, comparison):
+        if latency_ms is None and not _is_none(value, operator):
             self._wrong(condition, duration_problem(value))
-        self._latencies.append(LatencyCondition(comparison, latency_ms))
+        self._latencies.append(LatencyCondition(operator, latency_ms))
 
 
-def _is_none(value: str, comparison: Comparison) -> bool:
-    return value == NONE and comparison in (Comparison.EQUAL, Comparison.NOT_EQUAL)
+def _is_none(value: str, operator: Operator) -> bool:
+    return value == NONE and operator in (Operator.EQUAL, Operator.NOT_EQUAL)
 
 
 def _unknown_metric(name: str, metrics: Collection[str]) -> str:

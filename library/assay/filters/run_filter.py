@@ -24,8 +24,8 @@ from assay.filters.conditions import (
     read_duration_ms,
     read_number,
 )
-from assay.filters.row_filter import MAX_VALUES, Comparison, MetricCondition
-from assay.model.run import RunState
+from assay.filters.row_filter import MAX_VALUES, MetricCondition, Operator
+from assay.model.run import RunState, RunVerdict
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from assay.filters.conditions import Condition
 
-VERDICTS = ("PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA", "NO_DATA")
 
 _KEYS = ("name", "state", "label", "team", "dataset", "group", "run", "since", "until", "verdict")
 _SINGLE = ("name", "label", "group", "run", "since", "until")
+_VERDICTS = tuple(verdict.value for verdict in RunVerdict)
 _STATES = {state.value: state for state in RunState}
 _LATENCY = "latency"
 _NONE = "none"
@@ -217,22 +217,22 @@ def run_conditions(
 
 def _figure_condition(condition: Condition, problems: ConditionProblems) -> MetricCondition:
     """Return a condition on a figure; adds its problems."""
-    name, value, comparison = condition.name, condition.values[0], Comparison(condition.operator)
+    name, value, operator = condition.name, condition.values[0], Operator(condition.operator)
     if name in _KEYS:
         problems.add(condition.position, f"write {name}:VALUE")
     elif len(condition.values) > 1:
-        problems.add(condition.position, f"{name}{comparison} takes one number")
-    elif value == _NONE and comparison in (Comparison.EQUAL, Comparison.NOT_EQUAL):
-        return MetricCondition(name, comparison, None)
+        problems.add(condition.position, f"{name}{operator} takes one number")
+    elif value == _NONE and operator in (Operator.EQUAL, Operator.NOT_EQUAL):
+        return MetricCondition(name, operator, None)
     elif name.partition(".")[0] == _LATENCY:
         if (duration_ms := read_duration_ms(value)) is not None:
-            return MetricCondition(name, comparison, duration_ms / 1000)
+            return MetricCondition(name, operator, duration_ms / 1000)
         problems.add(condition.position, duration_problem(value))
     elif (number := read_number(value)) is not None:
-        return MetricCondition(name, comparison, number)
+        return MetricCondition(name, operator, number)
     else:
         problems.add(condition.position, number_problem(value))
-    return MetricCondition(name, comparison, None)
+    return MetricCondition(name, operator, None)
 
 
 def _condition_problem(condition: Condition, values: Mapping[str, object], labels: Mapping[str, str]) -> str:
@@ -254,7 +254,7 @@ def _condition_problem(condition: Condition, values: Mapping[str, object], label
     if name == "label" and given[0].partition("=")[0] in labels:
         return f"label {given[0].partition('=')[0]!r} is given twice"
     if name == "verdict":
-        return "; ".join(unknown_name("verdict", verdict, VERDICTS) for verdict in given if verdict not in VERDICTS)
+        return "; ".join(unknown_name("verdict", verdict, _VERDICTS) for verdict in given if verdict not in _VERDICTS)
     if name == "state":
         return "; ".join(unknown_name("state", state, _STATES) for state in given if state not in _STATES)
     if name in ("since", "until") and not _moment(given[0]):

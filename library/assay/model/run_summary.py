@@ -266,8 +266,8 @@ class RunSummary:
         metrics: One per metric, in the spec's order.
         latency: Latency in seconds.
         gates: The criteria of the verdict: the gates, in the spec's order; without gates, the deciding thresholds.
-        categories: One per category, by name; empty if no case has one.
-        tags: One per tag, by name; a row counts under each of its tags.
+        categories: One per category, by name, for the first 1,000 in dataset order; empty if no case has one.
+        tags: One per tag, likewise; a row counts under each of its tags.
         repeats: Figures over the repeats of each case; None if no case ran more than once.
         weighted: Aggregates in which every row has its case's weight; None if all weights are 1.
         partial: Whether rows are still missing, so that all figures may change.
@@ -284,6 +284,8 @@ class RunSummary:
         dependent: The dependence between cases; None if all are independent.
         interrupted: Rows whose agent waits for a person; agent_errors includes them.
         unused_approvals: Tools in approvals at which no row stopped; empty while rows are missing.
+        omitted_category_count: Number of categories beyond those in `categories`.
+        omitted_tag_count: Number of tags beyond those in `tags`.
     """
 
     verdict: RunVerdict
@@ -316,3 +318,5 @@ class RunSummary:
     exit_status: int = 0
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    omitted_category_count: int = 0
+    omitted_tag_count: int = 0

@@ -152,7 +152,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "CompareRuns": _idempotent(_READ, {"run_ids": Name.SCOPED}),
         "ListComparedCases": _idempotent(_READ, {"run_ids": Name.SCOPED, **_PAGE}),
         "SetBaseline": _idempotent(_RUN, {"name": Name.SCOPED, **_RUN_ID}, Audit.CHANGE),
-        "ListBaselines": _idempotent(_READ),
+        "ListBaselines": _idempotent(_READ, _PAGE),
         # A second attempt does not find what the first has deleted.
         "DeleteBaseline": _call(_RUN, {"name": Name.SCOPED}, Audit.CHANGE),
     },

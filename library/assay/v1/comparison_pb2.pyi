@@ -444,16 +444,25 @@ Global___SetBaselineResponse: _TypeAlias = SetBaselineResponse  # noqa: Y015
 
 @_typing.final
 class ListBaselinesRequest(_message.Message):
-    """ListBaselinesRequest asks for all baselines."""
+    """ListBaselinesRequest asks for a page of the baselines."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """Maximum baselines per page; 0 means 200, values above 1,000 mean 1,000."""
+    page_token: _builtins.str
+    """The next_page_token of the previous page; empty for the first page."""
     def __init__(
         self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -461,23 +470,27 @@ Global___ListBaselinesRequest: _TypeAlias = ListBaselinesRequest  # noqa: Y015
 
 @_typing.final
 class ListBaselinesResponse(_message.Message):
-    """ListBaselinesResponse returns the baselines."""
+    """ListBaselinesResponse is a page of the baselines."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BASELINES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The token of the next page; empty if and only if this is the last page."""
     @_builtins.property
     def baselines(self) -> _containers.RepeatedCompositeFieldContainer[Global___Baseline]:
-        """All baselines of the team, by name; at most 1,000."""
+        """The baselines, by name."""
 
     def __init__(
         self,
         *,
         baselines: _abc.Iterable[Global___Baseline] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["baselines", b"baselines"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baselines", b"baselines", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

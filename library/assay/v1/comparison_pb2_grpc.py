@@ -101,7 +101,8 @@ class ComparisonServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListBaselines(self, request, context):
-        """ListBaselines returns all baselines of the team, by name.
+        """ListBaselines returns a page of the team's baselines, by name (code points). Errors: INVALID_ARGUMENT
+        (PAGE_TOKEN_INVALID) for a page token of another query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

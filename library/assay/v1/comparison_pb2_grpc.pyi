@@ -66,7 +66,9 @@ class ComparisonServiceStub:
     that is empty, too long or has control characters.
     """
     ListBaselines: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.ListBaselinesRequest, _comparison_pb2.ListBaselinesResponse]
-    """ListBaselines returns all baselines of the team, by name."""
+    """ListBaselines returns a page of the team's baselines, by name (code points). Errors: INVALID_ARGUMENT
+    (PAGE_TOKEN_INVALID) for a page token of another query.
+    """
     DeleteBaseline: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.DeleteBaselineRequest, _comparison_pb2.DeleteBaselineResponse]
     """DeleteBaseline deletes a baseline name; the run remains. Errors: NOT_FOUND (BASELINE_NOT_FOUND)."""
 
@@ -97,7 +99,9 @@ class ComparisonServiceAsyncStub(ComparisonServiceStub):
     that is empty, too long or has control characters.
     """
     ListBaselines: _aio.UnaryUnaryMultiCallable[_comparison_pb2.ListBaselinesRequest, _comparison_pb2.ListBaselinesResponse]  # type: ignore[assignment]
-    """ListBaselines returns all baselines of the team, by name."""
+    """ListBaselines returns a page of the team's baselines, by name (code points). Errors: INVALID_ARGUMENT
+    (PAGE_TOKEN_INVALID) for a page token of another query.
+    """
     DeleteBaseline: _aio.UnaryUnaryMultiCallable[_comparison_pb2.DeleteBaselineRequest, _comparison_pb2.DeleteBaselineResponse]  # type: ignore[assignment]
     """DeleteBaseline deletes a baseline name; the run remains. Errors: NOT_FOUND (BASELINE_NOT_FOUND)."""
 
@@ -149,7 +153,9 @@ class ComparisonServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _comparison_pb2.ListBaselinesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_comparison_pb2.ListBaselinesResponse, _abc.Awaitable[_comparison_pb2.ListBaselinesResponse]]:
-        """ListBaselines returns all baselines of the team, by name."""
+        """ListBaselines returns a page of the team's baselines, by name (code points). Errors: INVALID_ARGUMENT
+        (PAGE_TOKEN_INVALID) for a page token of another query.
+        """
 
     @_abc_1.abstractmethod
     def DeleteBaseline(

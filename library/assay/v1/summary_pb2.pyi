@@ -244,6 +244,8 @@ class RunSummary(_message.Message):
     DEPENDENT_FIELD_NUMBER: _builtins.int
     INTERRUPTED_COUNT_FIELD_NUMBER: _builtins.int
     UNUSED_APPROVALS_FIELD_NUMBER: _builtins.int
+    OMITTED_CATEGORY_COUNT_FIELD_NUMBER: _builtins.int
+    OMITTED_TAG_COUNT_FIELD_NUMBER: _builtins.int
     verdict: Global___RunVerdict.ValueType
     """The verdict."""
     exit_status: _builtins.int
@@ -274,6 +276,10 @@ class RunSummary(_message.Message):
     """Rows that were scored again because a metric had failed; their agents were not asked again."""
     interrupted_count: _builtins.int
     """Rows whose agent waits for a person; agent_error_count includes them."""
+    omitted_category_count: _builtins.int
+    """Number of categories beyond those in `categories`."""
+    omitted_tag_count: _builtins.int
+    """Number of tags beyond those in `tags`."""
     @_builtins.property
     def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Why the verdict is what it is, as sentences, the most important first."""
@@ -304,11 +310,11 @@ class RunSummary(_message.Message):
 
     @_builtins.property
     def categories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
-        """One entry per category, by name; empty if no case has one."""
+        """One entry per category, by name, for the first 1,000 in dataset order; empty if no case has one."""
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
-        """One entry per tag, by name; a row counts under each of its tags."""
+        """One entry per tag, by name, for the first 1,000 in dataset order; a row counts under each of its tags."""
 
     @_builtins.property
     def repeats(self) -> Global___RepeatSummary:
@@ -371,10 +377,12 @@ class RunSummary(_message.Message):
         dependent: Global___DependentCases | None = ...,
         interrupted_count: _builtins.int = ...,
         unused_approvals: _abc.Iterable[Global___UnusedApproval] | None = ...,
+        omitted_category_count: _builtins.int = ...,
+        omitted_tag_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "dependent", b"dependent", "judging", b"judging", "latency", b"latency", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "repeats", b"repeats", "stopped_early", b"stopped_early", "weighted", b"weighted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided_count", b"decided_count", "dependent", b"dependent", "exit_status", b"exit_status", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "notes", b"notes", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "reasons", b"reasons", "repeats", b"repeats", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "unused_approvals", b"unused_approvals", "verdict", b"verdict", "weighted", b"weighted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided_count", b"decided_count", "dependent", b"dependent", "exit_status", b"exit_status", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "notes", b"notes", "omitted_category_count", b"omitted_category_count", "omitted_tag_count", b"omitted_tag_count", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "reasons", b"reasons", "repeats", b"repeats", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "unused_approvals", b"unused_approvals", "verdict", b"verdict", "weighted", b"weighted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015

@@ -20,6 +20,7 @@ from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.scope import Scope
+from assay.v1 import comparison_pb2, comparison_pb2_grpc
 from assay_orchestrator.store.teams import calibrations
 
 if TYPE_CHECKING:
@@ -64,6 +65,24 @@ async def test_a_baseline_is_a_name_that_moves(serve: Serve, settings_of: Settin
         await delete_baseline(client, "main")
         assert await find_baseline(client, "main") is None
         assert (await client.get_run(second)).run_id == second
+
+
+async def test_baselines_are_listed_in_pages_by_code_points(serve: Serve, settings_of: SettingsOf) -> None:
+    """Each page follows the name that the page before it ends with, in the same order on every database."""
+    names = ["Zoo", "a", "a b", "\u00e9", "\u65e5\u672c", "_"]
+    async with serve() as client:
+        run_id = await finished_run(client, settings_of())
+        for name in names:
+            await set_baseline(client, name, run_id)
+        stub = comparison_pb2_grpc.ComparisonServiceStub(client._channel)
+        listed, token = list[str](), ""
+        for _ in range(3):
+            request = comparison_pb2.ListBaselinesRequest(page_size=2, page_token=token)
+            page = await stub.ListBaselines(request)
+            listed += [baseline.name for baseline in page.baselines]
+            token = page.next_page_token
+        assert (listed, token) == (sorted(names), "")
+        assert [baseline.name for baseline in await list_baselines(client)] == sorted(names)
 
 
 async def test_the_run_of_a_baseline_is_deleted_on_request_alone(serve: Serve, settings_of: SettingsOf) -> None:

@@ -14,9 +14,9 @@ from tests.support.services.row_order import sort_rows
 from assay.filters.matching import matches
 from assay.filters.row_filter import (
     EVERY_ROW,
-    Comparison,
     LatencyCondition,
     MetricCondition,
+    Operator,
     RowFilter,
     RowKey,
     RowOrder,
@@ -94,16 +94,16 @@ def stored_rows(draw: st.DrawFn) -> tuple[list[Case], list[AnswerRecord], list[R
     return cases, answers, rows
 
 
-COMPARISONS = st.sampled_from(list(Comparison))
+OPERATORS = st.sampled_from(list(Operator))
 METRIC_CONDITIONS = st.one_of(
-    st.builds(MetricCondition, st.sampled_from(METRICS), COMPARISONS, VALUES.filter(lambda value: value is not None)),
+    st.builds(MetricCondition, st.sampled_from(METRICS), OPERATORS, VALUES.filter(lambda value: value is not None)),
     st.builds(
-        MetricCondition, st.sampled_from(METRICS), st.sampled_from([Comparison.EQUAL, Comparison.NOT_EQUAL]), st.none()
+        MetricCondition, st.sampled_from(METRICS), st.sampled_from([Operator.EQUAL, Operator.NOT_EQUAL]), st.none()
     ),
 )
 LATENCY_CONDITIONS = st.one_of(
-    st.builds(LatencyCondition, COMPARISONS, st.sampled_from([0.0, 1.5, 3.0])),
-    st.builds(LatencyCondition, st.sampled_from([Comparison.EQUAL, Comparison.NOT_EQUAL]), st.none()),
+    st.builds(LatencyCondition, OPERATORS, st.sampled_from([0.0, 1.5, 3.0])),
+    st.builds(LatencyCondition, st.sampled_from([Operator.EQUAL, Operator.NOT_EQUAL]), st.none()),
 )
 FILTERS = st.builds(
     RowFilter,

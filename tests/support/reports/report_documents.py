@@ -190,6 +190,8 @@ def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: An
             "gates": [gate()],
             "categories": [],
             "tags": [],
+            "omitted_category_count": 0,
+            "omitted_tag_count": 0,
             "repeats": None,
             "weighted": None,
             "judging": None,

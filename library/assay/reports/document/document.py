@@ -92,6 +92,8 @@ def head_document(
             ],
             "categories": [_group(group) for group in summary.categories],
             "tags": [_group(group) for group in summary.tags],
+            "omitted_category_count": summary.omitted_category_count,
+            "omitted_tag_count": summary.omitted_tag_count,
             "repeats": dataclasses.asdict(summary.repeats) if summary.repeats is not None else None,
             "weighted": dataclasses.asdict(summary.weighted) if summary.weighted is not None else None,
             "judging": judging_document(run),

@@ -57,5 +57,13 @@ def _figures(summary: RunSummary) -> RunSummary:
         for metric in summary.metrics
     )
     return dataclasses.replace(
-        summary, metrics=metrics, categories=(), tags=(), repeats=None, weighted=None, judging=None
+        summary,
+        metrics=metrics,
+        categories=(),
+        tags=(),
+        omitted_category_count=0,
+        omitted_tag_count=0,
+        repeats=None,
+        weighted=None,
+        judging=None,
     )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.page_tokens import PageTokens
 
 
+_PAGE_BASELINES, _MOST_PAGE_BASELINES = 200, 1_000
+
+
 class ComparisonService(comparison_pb2_grpc.ComparisonServiceServicer):
     """Compares runs, and names runs as baselines.
 
@@ -69,10 +72,16 @@ class ComparisonService(comparison_pb2_grpc.ComparisonServiceServicer):
     async def ListBaselines(
         self, request: comparison_pb2.ListBaselinesRequest, context: Context
     ) -> comparison_pb2.ListBaselinesResponse:
-        """Return all baselines."""
-        scope = self._scope()
-        stored = await self._database.read(lambda c: baselines.list_baselines(c, scope))
-        return comparison_pb2.ListBaselinesResponse(baselines=map(BASELINE.to_wire, stored))
+        """Return a page of the baselines."""
+        scope, query = self._scope(), ("ListBaselines",)
+        position = await self._tokens.read(scope, query, request.page_token, (str,))
+        after = str(position[0]) if position is not None else ""
+        count = min(request.page_size or _PAGE_BASELINES, _MOST_PAGE_BASELINES)
+        stored = await self._database.read(lambda c: baselines.list_baselines(c, scope, after, count + 1))
+        token = await self._tokens.make(scope, query, (stored[count - 1].name,)) if len(stored) > count else ""
+        return comparison_pb2.ListBaselinesResponse(
+            baselines=map(BASELINE.to_wire, stored[:count]), next_page_token=token
+        )
 
     async def DeleteBaseline(
         self, request: comparison_pb2.DeleteBaselineRequest, context: Context

@@ -86,7 +86,7 @@ class Groups:
     """Summaries by category and by tag, each with the metrics' own aggregates.
 
     A dataset with more than a thousand different categories or tags uses them as labels, not as groups: the first
-    thousand are summarised.
+    thousand are summarised, and the others are counted.
 
     Args:
         metrics: The run's metrics, in report order.
@@ -103,6 +103,8 @@ class Groups:
                 self._gated[gate.group, gate.label].add(gate.name)
         self._categories: dict[str, _Group] = {}
         self._tags: dict[str, _Group] = {}
+        # Hashes rather than names, which may be long; a collision would miscount by one.
+        self._omitted: dict[str, set[int]] = {"category": set(), "tag": set()}
 
     def add(self, row: RowResult, cluster: int | None) -> None:
         """Add a row, with its cluster from `CaseClusters.of`."""
@@ -115,6 +117,7 @@ class Groups:
         group = groups.get(name)
         if group is None:
             if len(groups) >= MAX_GROUPS:
+                self._omitted[kind].add(hash(name))
                 return
             group = groups[name] = _Group(self._metrics, self._gated.get((kind, name), ()))
         group.add(row, self._clusters.within(kind, name, row, cluster))
@@ -128,6 +131,10 @@ class Groups:
     def tags(self) -> list[GroupSummary]:
         """One summary per tag, by name."""
         return [group.result(name) for name, group in sorted(self._tags.items())]
+
+    def omitted(self, kind: str) -> int:
+        """Return how many categories or tags are not summarised; `kind` is "category" or "tag"."""
+        return len(self._omitted[kind])
 
     @property
     def tallies(self) -> dict[tuple[str, str], GroupTally]:

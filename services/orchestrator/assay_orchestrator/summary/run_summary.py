@@ -151,6 +151,8 @@ def summarise(
         latency=dataclasses.replace(latency.result(), timeouts=timeouts),
         categories=groups.categories,
         tags=groups.tags,
+        omitted_category_count=groups.omitted("category"),
+        omitted_tag_count=groups.omitted("tag"),
         weighted=weights.result(),
         repeats=repeats.result(),
         row_count=total,

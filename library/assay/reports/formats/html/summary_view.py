@@ -184,6 +184,7 @@ class SummaryView:
         return {
             "metrics": metrics,
             "left_out": len(self.summary[kind]) - len(lines),
+            "omitted": self.summary["omitted_category_count" if kind == "categories" else "omitted_tag_count"],
             "lines": [
                 {
                     "name": line["name"],

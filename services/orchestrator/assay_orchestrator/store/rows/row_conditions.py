@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.filters.matching import case_variants
-from assay.filters.row_filter import Comparison, RowKey, RowOutcome, TextField
+from assay.filters.row_filter import Operator, RowKey, RowOutcome, TextField
 from assay.model.answers.agent_response import FAILED_STATUSES, clean_text
 from assay.statistics.thresholds import TOLERANCE
 from assay.storage.texts import CleanText
@@ -104,20 +104,20 @@ class RowConditions:
     def _has_value(self, condition: MetricCondition) -> Condition:
         value = self._value(condition.metric)
         if condition.value is None:
-            return value.is_(None) if condition.comparison is Comparison.EQUAL else value.is_not(None)
+            return value.is_(None) if condition.operator is Operator.EQUAL else value.is_not(None)
         bound = condition.value
-        match condition.comparison:
-            case Comparison.LESS:
+        match condition.operator:
+            case Operator.LESS:
                 return value < bound - TOLERANCE
-            case Comparison.LESS_OR_EQUAL:
+            case Operator.LESS_OR_EQUAL:
                 return value <= bound + TOLERANCE
-            case Comparison.GREATER:
+            case Operator.GREATER:
                 return value > bound + TOLERANCE
-            case Comparison.GREATER_OR_EQUAL:
+            case Operator.GREATER_OR_EQUAL:
                 return value >= bound - TOLERANCE
-            case Comparison.EQUAL:
+            case Operator.EQUAL:
                 return value.between(bound - TOLERANCE, bound + TOLERANCE)
-            case Comparison.NOT_EQUAL:
+            case Operator.NOT_EQUAL:
                 return ~value.between(bound - TOLERANCE, bound + TOLERANCE)
 
     def _has_text(self, condition: TextCondition) -> Condition:
@@ -189,17 +189,17 @@ class RowConditions:
 
 def _compared(column: sa.ColumnElement[float], condition: LatencyCondition) -> Condition:
     if condition.latency_ms is None:
-        return column.is_(None) if condition.comparison is Comparison.EQUAL else column.is_not(None)
+        return column.is_(None) if condition.operator is Operator.EQUAL else column.is_not(None)
     bound = sa.literal(condition.latency_ms, sa.Float)
     compare = {
-        Comparison.LESS: column.__lt__,
-        Comparison.LESS_OR_EQUAL: column.__le__,
-        Comparison.GREATER: column.__gt__,
-        Comparison.GREATER_OR_EQUAL: column.__ge__,
-        Comparison.EQUAL: column.__eq__,
-        Comparison.NOT_EQUAL: column.__ne__,
+        Operator.LESS: column.__lt__,
+        Operator.LESS_OR_EQUAL: column.__le__,
+        Operator.GREATER: column.__gt__,
+        Operator.GREATER_OR_EQUAL: column.__ge__,
+        Operator.EQUAL: column.__eq__,
+        Operator.NOT_EQUAL: column.__ne__,
     }
-    return compare[condition.comparison](bound)
+    return compare[condition.operator](bound)
 
 
 def _regex(text: str) -> str:

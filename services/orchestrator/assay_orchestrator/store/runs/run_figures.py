@@ -16,7 +16,7 @@ def figures_of(summary: Mapping[str, Any]) -> dict[str, Any]:
     Figures have the names that gates use: METRIC, METRIC.pass_rate, METRIC.group.NAME, latency.p95.
     """
     values = {name: value for name, value in _values(summary) if value is not None}
-    return {"verdict": summary.get("overall_status", ""), "values": values}
+    return {"verdict": summary.get("verdict", ""), "values": values}
 
 
 def _values(summary: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:

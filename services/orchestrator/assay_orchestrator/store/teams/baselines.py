@@ -42,14 +42,17 @@ def set_baseline(connection: sa.Connection, scope: Scope, name: str, run_id: str
     return Baseline(name, run_id, set_at, exists=True)
 
 
-def list_baselines(connection: sa.Connection, scope: Scope) -> Sequence[Baseline]:
-    """Return the baselines of a team, by name."""
+def list_baselines(connection: sa.Connection, scope: Scope, after: str, count: int) -> Sequence[Baseline]:
+    """Return up to `count` baselines of a team that follow a name, by name."""
     runs = schema.runs
+    # By code points, as SQLite does by default.
+    name = sa.collate(_table.c.name, "C") if connection.dialect.name == "postgresql" else _table.c.name
     baseline_rows = connection.execute(
         sa.select(_table.c.name, _table.c.run_id, _table.c.set_at, runs.c.run_id.label("stored"))
         .outerjoin(runs, (runs.c.run_id == _table.c.run_id) & (runs.c.team == scope.team))
-        .where(_table.c.team == scope.team)
-        .order_by(_table.c.name)
+        .where(_table.c.team == scope.team, name > after)
+        .order_by(name)
+        .limit(count)
     )
     return [Baseline(row.name, row.run_id, row.set_at, exists=row.stored is not None) for row in baseline_rows]
 
