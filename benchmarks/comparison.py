@@ -76,7 +76,7 @@ def store(folder: Path, run_count: int, case_count: int) -> list[Run]:
     compared_runs = []
 
     async def write() -> None:
-        dataset = DatasetRef("d" * 64, "made up", "plain/jsonl", case_count)
+        dataset = DatasetRef("d" * 64, "made up", case_count)
         upload = datasets.new_upload_id()
         await database.write(lambda c: datasets.finish_upload(c, LOCAL, upload, dataset))
         for number in range(run_count):

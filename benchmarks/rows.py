@@ -151,7 +151,7 @@ def _count(query: RowQuery) -> Callable[[sa.Connection], object]:
 
 def _begin(count: int) -> Callable[[sa.Connection], None]:
     def begin(connection: sa.Connection) -> None:
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", count))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", count))
         record = RunRecord("r", "q", "h", {"name": "n"}, "d", count, "0.1.0", "2026-05-01T00:00:00.000Z", "local")
         runs.create_run(connection, record)
 

@@ -90,6 +90,7 @@ from assay.model.run import (
 )
 from assay.model.run_spec import AgentSpec, DatasetReading, JudgeSpec, MetricSpec, RunSpec, SpendCap
 from assay.model.stopping import StoppedEarly, StoppingRule, StoppingSettings
+from assay.model.stored_dataset import StoredDataset
 from assay.model.views import RowView, RunView
 from assay.reports.words.selected_cases import SelectedCases
 from assay.scoring.scorer import RowScore
@@ -194,6 +195,7 @@ __all__ = [
     "StoppingOutcome",
     "StoppingRule",
     "StoppingSettings",
+    "StoredDataset",
     "ThresholdRule",
     "ToolCall",
     "Turn",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,7 @@ def test_runs_are_deleted_once_somebody_has_agreed(own_stack: Cli) -> None:
     run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"][0]["run_id"]
     asked = own_stack.run("runs", "delete", run_id, status=2)
     assert "--yes" in asked.stderr
-    assert "1 run with 20 rows and 1 dataset that no other run uses: about" in asked.stdout
+    assert "1 run with 20 rows: about" in asked.stdout
     assert f"did you mean '{run_id}'" in own_stack.run("runs", "delete", f"{run_id[:-2]}zz", "--yes", status=2).stderr
     assert "deleted 1 run with 20 rows" in own_stack.run("runs", "delete", run_id, "--yes").stdout
     assert json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"] == []
@@ -100,11 +101,14 @@ def test_old_runs_are_pruned(own_stack: Cli) -> None:
     assert [run["run_id"] for run in planned] == runs[1:]
     assert json.loads(own_stack.run("runs", "prune", "--keep", "0", "--state", "failed", "--json").stdout)["runs"] == []
     everything = own_stack.run("runs", "prune", "--older-than", "0m", "--dry-run").stdout
-    assert "to be deleted: 3 runs with 60 rows and 1 dataset that no other run uses: about" in everything
+    assert re.search("to be deleted: 3 runs with 60 rows: about .*, and 1 dataset that no other run uses", everything)
     done = own_stack.run("runs", "prune", "--older-than", "0m", "--keep", "2", "--yes")
     assert "to be deleted: 1 run with 20 rows: about" in done.stdout
     assert "deleted 1 run with 20 rows: about" in done.stdout
     assert [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"]] == runs[:2]
+    last = own_stack.run("runs", "prune", "--keep", "0", "--yes", "--json")
+    assert "qa.jsonl, deleted too" in last.stderr
+    assert len(json.loads(last.stdout)["datasets"]) == 1
 
 
 SLOW_SERVER = """

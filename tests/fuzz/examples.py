@@ -120,9 +120,13 @@ _QUOTA_MASK = FieldMask(paths=["active_runs", "money_per_month_nano_usd", "store
 
 EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.UploadDatasetRequest": [
-        dataset_pb2.UploadDatasetRequest(header=dataset_pb2.DatasetHeader(name="d", format="plain/json")),
+        dataset_pb2.UploadDatasetRequest(header=dataset_pb2.DatasetHeader(name="d", note="n", parent_ids=["p"])),
         dataset_pb2.UploadDatasetRequest(cases=dataset_pb2.CaseBatch(cases=map(case_to_wire, CASES))),
     ],
+    "assay.v1.GetDatasetRequest": [dataset_pb2.GetDatasetRequest(dataset_id="d")],
+    "assay.v1.ListDatasetsRequest": [dataset_pb2.ListDatasetsRequest(name="d", page_size=1)],
+    "assay.v1.ListCasesRequest": [dataset_pb2.ListCasesRequest(dataset_id="d", page_size=1)],
+    "assay.v1.DeleteDatasetRequest": [dataset_pb2.DeleteDatasetRequest(dataset_id="d", validate_only=True)],
     "assay.v1.HostRequest": [
         host_pb2.HostRequest(attach=host_pb2.AttachAgent(run_id="r", concurrency=2)),
         host_pb2.HostRequest(attach=host_pb2.AttachAgent(run_id="r", concurrency=2, computes_metrics=True)),

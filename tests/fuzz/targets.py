@@ -207,7 +207,7 @@ async def _store_something(address: str, known: dict[str, list[str]]) -> None:
         known["dataset_id"] = [dataset.dataset_id]
         known["request_id"] = [str(number) for number in range(1000)]
         known["run_id"] = ["nothing"]
-        await client.create_run(run_spec("replay"), dataset.dataset_id)  # deletes of the others keep the dataset
+        await client.create_run(run_spec("replay"), dataset.dataset_id)  # keeps the dataset from being deleted
         for adapter in ("replay", "replay", "python"):
             run = await client.create_run(run_spec(adapter), dataset.dataset_id)
             known["run_id"].append(run.run_id)

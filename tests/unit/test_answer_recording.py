@@ -36,7 +36,7 @@ def row(number: int, response: AgentResponse | None, repeat: int = 0) -> RowResu
 async def record(path: Path, rows: Sequence[RowResult], cases: Sequence[Case], repeats: int = 1) -> list[RowResult]:
     """Record rows, and return those that went on."""
     settings = RunSpec(name="n", agent=AgentSpec("replay"), metrics=(), repeats=repeats)
-    run = Run("r", settings, DatasetRef("d", "d", "plain", len(cases)), RunState.COMPLETED, "", RunCounts())
+    run = Run("r", settings, DatasetRef("d", "d", len(cases)), RunState.COMPLETED, "", RunCounts())
 
     async def stored() -> AsyncIterator[RowResult]:
         for one in rows:

@@ -72,7 +72,7 @@ def evaluation(metric_count: int = 2, *, decided: int = 4) -> Evaluation:
     kinds = [MetricSpec(metric.metric, kind="exact_match") for metric in metrics]
     settings = RunSpec("api", AgentSpec("python"), kinds)
     run = Run(
-        "api-1", settings, DatasetRef("d", "records", "plain", 4), RunState.COMPLETED, "", RunCounts(4, 4), "now",
+        "api-1", settings, DatasetRef("d", "records", 4), RunState.COMPLETED, "", RunCounts(4, 4), "now",
         summary=summary,
     )  # fmt: skip
     rows = (

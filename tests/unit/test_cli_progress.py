@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def going(total: int, *, stored: int = 0) -> Run:
     """A run of so many rows, some of them stored."""
     settings = RunSpec("test", AgentSpec("replay"), [MetricSpec("exact_match")])
-    dataset = DatasetRef("d", "qa.json", "plain/json", total)
+    dataset = DatasetRef("d", "qa.json", total)
     return Run("r1", settings, dataset, RunState.RUNNING, "", RunCounts(total, stored), "now")
 
 

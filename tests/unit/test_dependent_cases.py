@@ -58,7 +58,7 @@ def rows_of(verdicts: Sequence[bool], *, repeats: int = 1, categories: Sequence[
 def run_of(summary: RunSummary, cluster: str = "") -> Run:
     """A finished run with this summary."""
     settings = RunSpec("r", AgentSpec("replay"), [MetricSpec("exact_match")], cluster=cluster)
-    return Run("r1", settings, DatasetRef("d", "d", "f", 1), RunState.COMPLETED, "", RunCounts(), summary=summary)
+    return Run("r1", settings, DatasetRef("d", "d", 1), RunState.COMPLETED, "", RunCounts(), summary=summary)
 
 
 def test_copies_are_worth_one_case() -> None:

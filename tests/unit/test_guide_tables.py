@@ -136,9 +136,7 @@ def test_extras() -> None:
 def finished_run() -> Run:
     """Return a run without a summary."""
     settings = RunSpec("test", AgentSpec("replay"), (), ())
-    return Run(
-        "r", settings, DatasetRef("d", "qa.json", "plain/json", 1), RunState.COMPLETED, "", RunCounts(1, 1), "now"
-    )
+    return Run("r", settings, DatasetRef("d", "qa.json", 1), RunState.COMPLETED, "", RunCounts(1, 1), "now")
 
 
 def test_documents_of_runs() -> None:

@@ -109,7 +109,7 @@ def test_a_run_says_who_judges_and_what_was_paid_so_far(capsys: pytest.CaptureFi
     judge = JudgeSpec("openai", "m", spend_cap_usd=2.5)
     for metric, lines in (("quality", ["judge  openai:m, spend cap $2.5"]), ("latency", [])):
         settings = RunSpec("test", AgentSpec("replay"), [MetricSpec(metric)], judge=judge)
-        run = Run("r1", settings, DatasetRef("d", "qa", "json", 3), RunState.RUNNING, "", RunCounts(3), "now")
+        run = Run("r1", settings, DatasetRef("d", "qa", 3), RunState.RUNNING, "", RunCounts(3), "now")
         with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
             for index in range(2):
                 progress.take(replace(row(failed(verdict=verdict())), case_index=index))

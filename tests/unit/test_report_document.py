@@ -55,7 +55,7 @@ def finished() -> Run:
     """The finished run of these rows."""
     settings = RunSpec("test", AgentSpec("replay"), [MetricSpec(kind) for kind in KINDS], GATES)
     return Run(
-        "r1", settings, DatasetRef("d", "qa.json", "plain/json", 3), RunState.COMPLETED, "", RunCounts(3, 3), "now",
+        "r1", settings, DatasetRef("d", "qa.json", 3), RunState.COMPLETED, "", RunCounts(3, 3), "now",
         summary=summarise(ROWS, METRICS, GATES),
     )  # fmt: skip
 

@@ -67,7 +67,7 @@ def run_with(
              "decided": 100, "latency": LatencySummary(), "repeats": repeats_found,
              "gates": gate_results}  # fmt: skip
     return Run(
-        "r1", settings, DatasetRef("d", "qa.json", "plain/json", 100), RunState.COMPLETED, "",
+        "r1", settings, DatasetRef("d", "qa.json", 100), RunState.COMPLETED, "",
         counts or RunCounts(100, 100), "now", summary=RunSummary(metrics=metrics, **{**known, **summary}),
     )  # fmt: skip
 

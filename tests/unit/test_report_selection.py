@@ -41,7 +41,7 @@ def run_over(count: int, selection: CaseSelection | None, left_out: int = 0) -> 
     run = evaluation().run
     reading = DatasetReading("cases.jsonl", "plain/jsonl", "", left_out_count=left_out)
     settings = dataclasses.replace(run.spec, selection=selection, dataset=reading)
-    return dataclasses.replace(run, spec=settings, dataset=DatasetRef("d", "cases.jsonl", "plain/jsonl", count))
+    return dataclasses.replace(run, spec=settings, dataset=DatasetRef("d", "cases.jsonl", count))
 
 
 FIRST_TEN = CaseSelection(limit=10, matched_count=40, total_count=40)

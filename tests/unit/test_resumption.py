@@ -28,7 +28,7 @@ SETTINGS = RunSpec(
     dataset=DatasetReading("qa.json", "plain/json", "abc", {"input": "question"}),
     judge=JudgeSpec("openai", "m"),
 )
-STORED = Run("r1", SETTINGS, DatasetRef("d", "qa.json", "plain/json", 4), RunState.PAUSED, "", RunCounts(4), "now")
+STORED = Run("r1", SETTINGS, DatasetRef("d", "qa.json", 4), RunState.PAUSED, "", RunCounts(4), "now")
 
 
 @pytest.mark.parametrize(

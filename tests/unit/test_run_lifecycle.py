@@ -59,7 +59,7 @@ def connection() -> sa.Connection:
     connection.execute(schema.fair_clock.insert().values(clock_id=1, virtual_time=0.0))
     upload = datasets.new_upload_id()
     datasets.add_cases(connection, upload, 0, [("c", "{}")])
-    datasets.finish_upload(connection, LOCAL, upload, DatasetRef("d", "names", "plain/json", 1))
+    datasets.finish_upload(connection, LOCAL, upload, DatasetRef("d", "names", 1))
     spec = {"repeats": 1, "judge": {"spend_cap_usd": 1.0}}
     runs.create_run(connection, RunRecord("r", "q", "h", spec, "d", 1, "0.1.0", "2026-01-01", "local"))
     shards.create_shards(connection, "r", 1, 1)

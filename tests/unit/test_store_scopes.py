@@ -48,9 +48,7 @@ WITHOUT_SCOPE = {
         "runs": {"read_state_changes"},
         "stops": {"is_stopped", "read_stop"},
     },
-    "uploads: their ids are made here, and no client sees them": {
-        "datasets": {"add_cases", "discard_upload", "size_of_upload"}
-    },
+    "uploads: their ids are made here, and no client sees them": {"datasets": {"add_cases", "discard_upload"}},
     "of the run that its caller has just deleted": {"spending": {"forget_run"}},
     "no query": {"lifecycle": {"require_transition", "refusal"}},
 }

@@ -32,6 +32,7 @@ from assay.model.answers.approvals import Approval, Decision, UnusedApproval
 from assay.model.answers.interrupts import DecisionKind
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn, case_from_json, case_to_json
 from assay.model.judging_summary import JudgingSummary
+from assay.model.stored_dataset import StoredDataset
 from assay.v1 import case_pb2, comparison_pb2, row_pb2, run_pb2, spec_pb2
 from assay.wire import run as wire
 from assay.wire import summary as summary_wire
@@ -318,7 +319,8 @@ SUMMARY = st.builds(
     left_out=SMALL,
     unused_approvals=tuples_of(st.builds(UnusedApproval, TEXT, SMALL, TEXT)),
 )
-DATASET = st.builds(results.DatasetRef, TEXT, TEXT, TEXT, SMALL)
+DATASET = st.builds(results.DatasetRef, TEXT, TEXT, SMALL)
+STORED_DATASET = st.builds(StoredDataset, TEXT, TEXT, SMALL, SMALL, MOMENT, MOMENT, tuples_of(TEXT), TEXT, SMALL)
 RUN = st.builds(
     results.Run,
     run_id=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", fullmatch=True),
@@ -413,8 +415,8 @@ def test_events_travel_whole(event: results.StateChanged | results.RowResult) ->
     assert event_from_wire(run_pb2.RunEvent.FromString(event_to_wire(event).SerializeToString())) == event
 
 
-@given(DATASET)
-def test_datasets_travel_whole(dataset: results.DatasetRef) -> None:
+@given(STORED_DATASET)
+def test_datasets_travel_whole(dataset: StoredDataset) -> None:
     """A stored dataset is the same after the wire."""
     assert wire.DATASET.from_wire(wire.DATASET.to_wire(dataset)) == dataset
 

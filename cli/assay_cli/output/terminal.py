@@ -76,3 +76,15 @@ def table(rows: Sequence[tuple[str, ...]], paint: Callable[[str], str] = str, *,
         cells[-1] = paint(cells[-1].rstrip())
         lines.append("  ".join(cells).rstrip())
     return without_commands("\n".join(lines))
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes for people, e.g. "3.4 MiB"."""
+    if count < 1024:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024 or unit == "GiB":
+            break
+    return f"{size:.1f} {unit}"

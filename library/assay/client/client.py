@@ -12,13 +12,14 @@ import grpc.aio
 
 from assay.agent_host.protocol import Caller
 from assay.agent_host.serve_stream import AgentHost
+from assay.client import stored_datasets
 from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
 from assay.client.upload import upload_parts
 from assay.errors import NotFoundError, SpecError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.pages import CaseDetail, ResultPage, RunPage
 from assay.filters.row_text import parse_row_query
 from assay.filters.run_filter import parse_run_query
-from assay.model.run import DatasetRef, Deletion, RowAttempt, RowResult, Run, StateChanged
+from assay.model.run import Deletion, RowAttempt, RowResult, Run, StateChanged
 from assay.model.views import RowView, RunView
 from assay.rpc.channel import read_stream
 from assay.v1 import dataset_pb2, dataset_pb2_grpc, row_pb2, run_pb2
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from assay.agent_host.protocol import MetricCaller
     from assay.model.case import Case
     from assay.model.run import RunSpec, SpendCap
+    from assay.model.stored_dataset import StoredDataset
 
 _UPLOAD_TIMEOUT_S = 3600.0
 _RUN_PAGE = 500
@@ -78,24 +80,27 @@ class Client(Connection):
         cases: Iterable[Case],
         *,
         name: str,
-        format: str = "",  # noqa: A002
+        note: str = "",
+        parent_ids: Iterable[str] = (),
         wanted: asyncio.Event | None = None,
-    ) -> DatasetRef:
-        """Store a dataset and return it; equal cases in the same order are stored only once.
+    ) -> StoredDataset:
+        """Store a dataset and return it; equal cases in the same order are stored only once, whatever their name.
 
         Args:
             cases: The cases. After a lost connection they are sent again from the start, unless they are an iterator.
-            name: A display name, such as the file's.
-            format: The recognised file format.
+            name: The name, such as the file's; it moves to this dataset.
+            note: A note for people; empty keeps the note stored for this name and version.
+            parent_ids: Ids of the datasets it was made from; empty keeps those stored.
             wanted: Completes the upload: the dataset is stored once the event is set; None stores it at once.
 
         Raises:
             DatasetError: A case was refused, or the cases cannot be read.
         """
         unreadable: list[Exception] = []
+        header = dataset_pb2.DatasetHeader(name=name, note=note, parent_ids=parent_ids)
 
         async def send(stub: dataset_pb2_grpc.DatasetServiceAsyncStub) -> dataset_pb2.UploadDatasetResponse:
-            parts = upload_parts(cases, dataset_pb2.DatasetHeader(name=name, format=format), unreadable, wanted)
+            parts = upload_parts(cases, header, unreadable, wanted)
             try:
                 return await stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
             except (grpc.aio.AioRpcError, asyncio.CancelledError):
@@ -105,6 +110,43 @@ class Client(Connection):
 
         response = await self.call(dataset_pb2_grpc.DatasetServiceStub, send, repeatable=iter(cases) is not cases)
         return DATASET.from_wire(response.dataset)
+
+    async def get_dataset(self, dataset_id: str) -> StoredDataset:
+        """Return a dataset under the name that it was last uploaded under.
+
+        Raises:
+            NotFoundError: The dataset does not exist.
+        """
+        return await stored_datasets.get_dataset(self, dataset_id)
+
+    async def list_datasets(self, limit: int = 50, *, name: str = "") -> list[StoredDataset]:
+        """Return the versions of a name, or of all names if it is empty, the last uploaded first.
+
+        Args:
+            limit: Maximum number of datasets to return.
+            name: The name, whose first version is the current one.
+        """
+        return await stored_datasets.list_datasets(self, limit, name)
+
+    def list_cases(self, dataset_id: str) -> AsyncIterator[Case]:
+        """Yield the cases of a dataset, in order.
+
+        Raises:
+            NotFoundError: The dataset does not exist.
+        """
+        return stored_datasets.list_cases(self, dataset_id)
+
+    async def delete_dataset(self, dataset_id: str, *, validate_only: bool = False) -> StoredDataset:
+        """Delete a dataset with its cases, and return it.
+
+        Args:
+            validate_only: Delete nothing; only check whether the dataset can be deleted.
+
+        Raises:
+            NotFoundError: The dataset does not exist.
+            WrongStateError: Runs use it.
+        """
+        return await stored_datasets.delete_dataset(self, dataset_id, validate_only=validate_only)
 
     async def create_run(self, settings: RunSpec, dataset_id: str, *, request_id: str | None = None) -> Run:
         """Start a run and return it. A repeated request id returns the same run.
@@ -279,7 +321,7 @@ class Client(Connection):
         return await self._call(fetch)
 
     async def delete_run(self, run_id: str, *, validate_only: bool = False, with_baselines: bool = False) -> Deletion:
-        """Delete an ended or paused run with its rows, and its dataset if no other run uses it.
+        """Delete an ended or paused run with its rows; its dataset stays.
 
         Args:
             validate_only: Delete nothing; only return what would be deleted.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
     from assay.model.case import Case
-    from assay.model.run import DatasetRef
+    from assay.model.stored_dataset import StoredDataset
     from assay.specs.model import Spec
 
 
@@ -34,13 +34,13 @@ class DatasetUpload:
         self.cases: Iterable[Case] = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
         self._info = info
         self._wanted = asyncio.Event()
-        self._task: asyncio.Task[DatasetRef] | None = None
+        self._task: asyncio.Task[StoredDataset] | None = None
 
     def begin(self, client: Client) -> None:
         """Start sending in the background."""
         self._task = asyncio.create_task(self._send(client))
 
-    async def finish(self, client: Client) -> DatasetRef:
+    async def finish(self, client: Client) -> StoredDataset:
         """Complete the upload and return the stored dataset; restart an upload that failed or never started.
 
         Raises:
@@ -61,6 +61,5 @@ class DatasetUpload:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _send(self, client: Client) -> DatasetRef:
-        name, format_name = self._info.name, self._info.format
-        return await client.upload_dataset(self.cases, name=name, format=format_name, wanted=self._wanted)
+    async def _send(self, client: Client) -> StoredDataset:
+        return await client.upload_dataset(self.cases, name=self._info.name, wanted=self._wanted)

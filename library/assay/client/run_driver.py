@@ -28,7 +28,7 @@ from assay.judging.recorded_verdicts import CasesWithVerdicts
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.model.cluster_key import cluster_of, missing_cluster
-from assay.model.run import DatasetReading, DatasetRef, PauseCause, RowResult, Run, RunState, StateChanged
+from assay.model.run import DatasetReading, PauseCause, RowResult, Run, RunState, StateChanged
 from assay.model.views import RowView
 from assay.process.failpoints import failpoint
 from assay.specs.approvals import why_unusable
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from assay.local_stack.stack import LocalStack
     from assay.model.case import Case
     from assay.model.run_spec import RunSpec
+    from assay.model.stored_dataset import StoredDataset
     from assay.specs.model import Spec
 
 STARTUP_TIMEOUT_S = 120.0
@@ -285,13 +286,13 @@ async def start_runs(client: Client, specs: Sequence[Spec], dataset: Dataset, in
     cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
     with contextlib.ExitStack() as stack:
         ordered = cases if stopping is None else stack.enter_context(shuffled_cases(cases, stopping.seed))
-        stored = await client.upload_dataset(ordered, name=info.name, format=info.format)
+        stored = await client.upload_dataset(ordered, name=info.name)
         coded = [await _with_code(spec) for spec in specs]
         return await _create_runs(client, coded, stored, ordered, info)
 
 
 async def _create_runs(
-    client: Client, specs: Sequence[Spec], stored: DatasetRef, cases: Iterable[Case], info: DatasetInfo
+    client: Client, specs: Sequence[Spec], stored: StoredDataset, cases: Iterable[Case], info: DatasetInfo
 ) -> list[Run]:
     failpoint("client.dataset_uploaded")
     runs: list[Run] = []
@@ -302,8 +303,8 @@ async def _create_runs(
             try:
                 run = await created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             except NotFoundError:
-                # An equal dataset was stored before, but was deleted just now with its last run.
-                stored = await client.upload_dataset(cases, name=info.name, format=info.format)
+                # The dataset was deleted just now, by another client or by retention.
+                stored = await client.upload_dataset(cases, name=info.name)
                 run = await created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             runs.append(run)
     except AssayError:

@@ -248,11 +248,10 @@ class RowAttempt:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRef:
-    """A stored dataset."""
+    """The dataset of a run, with its name when the run was created."""
 
     dataset_id: str
     name: str
-    format: str
     case_count: int
 
 
@@ -262,14 +261,12 @@ class Deletion:
 
     Args:
         row_count: Rows with a result.
-        size_bytes: Approximate size, including the dataset if it is removed too.
-        dataset_removed: Whether the dataset is removed too, because no other run uses it.
+        size_bytes: Approximate size.
         baselines: The names of the baselines that point to the run, sorted.
     """
 
     row_count: int
     size_bytes: int
-    dataset_removed: bool
     baselines: tuple[str, ...] = ()
 
 

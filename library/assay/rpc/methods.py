@@ -41,7 +41,7 @@ class Audit(enum.Enum):
     """The audit entries of a method's calls; the action is derived from its name: "delete-run" for DeleteRun."""
 
     CHANGE = "each call that changes something; an entry is stored with the change"
-    EXPORT = "that results of a run were read as a whole: the handler records it"
+    EXPORT = "that the results of a run or the cases of a dataset were read as a whole: the handler records it"
     NONE = "nothing but what is refused"
 
 
@@ -78,6 +78,7 @@ class MethodRule:
 
 _READ, _RUN, _ADMINISTER, _OPERATE = Right.READ, Right.RUN, Right.ADMINISTER, Right.OPERATE
 _RUN_ID = {"run_id": Name.SCOPED}
+_DATASET_ID = {"dataset_id": Name.SCOPED}
 _CASE = {**_RUN_ID, "case_id": Name.SCOPED}
 _PAGE = {"page_token": Name.SCOPED}
 # An agent is asked by the orchestrator, about names of its run.
@@ -117,9 +118,14 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
             client_streams=True,
             silence=Silence.ALWAYS,
             right=_RUN,
-            names={"header.name": Name.LABEL},
+            names={"header.name": Name.LABEL, "header.parent_ids": Name.LABEL},
             audit=Audit.CHANGE,
         ),
+        "GetDataset": _idempotent(_READ, _DATASET_ID),
+        "ListDatasets": _idempotent(_READ, {**_PAGE, "name": Name.LABEL}),
+        "ListCases": _idempotent(_READ, {**_DATASET_ID, **_PAGE}, Audit.EXPORT),
+        # A second attempt does not find what the first, whose answer was lost, has deleted: the caller decides.
+        "DeleteDataset": _call(_RUN, _DATASET_ID, Audit.CHANGE),
     },
     "assay.v1.RunService": {
         "CreateRun": _idempotent(

@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from assay.v1 import case_pb2 as assay_dot_v1_dot_case__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x61ssay/v1/dataset.proto\x12\x08\x61ssay.v1\x1a\x13\x61ssay/v1/case.proto\"o\n\x14UploadDatasetRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x17.assay.v1.DatasetHeaderH\x00\x12$\n\x05\x63\x61ses\x18\x02 \x01(\x0b\x32\x13.assay.v1.CaseBatchH\x00\x42\x06\n\x04part\"-\n\rDatasetHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x02 \x01(\t\"*\n\tCaseBatch\x12\x1d\n\x05\x63\x61ses\x18\x01 \x03(\x0b\x32\x0e.assay.v1.Case\";\n\x15UploadDatasetResponse\x12\"\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x11.assay.v1.Dataset\"O\n\x07\x44\x61taset\x12\x12\n\ndataset_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x03 \x01(\t\x12\x12\n\ncase_count\x18\x04 \x01(\x04\x32i\n\x0e\x44\x61tasetService\x12W\n\rUploadDataset\x12\x1e.assay.v1.UploadDatasetRequest\x1a\x1f.assay.v1.UploadDatasetResponse\"\x03\x90\x02\x02(\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x61ssay/v1/dataset.proto\x12\x08\x61ssay.v1\x1a\x13\x61ssay/v1/case.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"o\n\x14UploadDatasetRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x17.assay.v1.DatasetHeaderH\x00\x12$\n\x05\x63\x61ses\x18\x02 \x01(\x0b\x32\x13.assay.v1.CaseBatchH\x00\x42\x06\n\x04part\"?\n\rDatasetHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\x12\x12\n\nparent_ids\x18\x03 \x03(\t\"*\n\tCaseBatch\x12\x1d\n\x05\x63\x61ses\x18\x01 \x03(\x0b\x32\x0e.assay.v1.Case\";\n\x15UploadDatasetResponse\x12\"\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x11.assay.v1.Dataset\"\xea\x01\n\x07\x44\x61taset\x12\x12\n\ndataset_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ncase_count\x18\x03 \x01(\x04\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupload_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nparent_ids\x18\x07 \x03(\t\x12\x0c\n\x04note\x18\x08 \x01(\t\x12\x11\n\trun_count\x18\t \x01(\x04\"H\n\x10\x44\x61tasetReference\x12\x12\n\ndataset_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ncase_count\x18\x03 \x01(\x04\"\'\n\x11GetDatasetRequest\x12\x12\n\ndataset_id\x18\x01 \x01(\t\"8\n\x12GetDatasetResponse\x12\"\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x11.assay.v1.Dataset\"J\n\x13ListDatasetsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"T\n\x14ListDatasetsResponse\x12#\n\x08\x64\x61tasets\x18\x01 \x03(\x0b\x32\x11.assay.v1.Dataset\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"M\n\x10ListCasesRequest\x12\x12\n\ndataset_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"K\n\x11ListCasesResponse\x12\x1d\n\x05\x63\x61ses\x18\x01 \x03(\x0b\x32\x0e.assay.v1.Case\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"A\n\x14\x44\x65leteDatasetRequest\x12\x12\n\ndataset_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\";\n\x15\x44\x65leteDatasetResponse\x12\"\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x11.assay.v1.Dataset2\xa8\x03\n\x0e\x44\x61tasetService\x12W\n\rUploadDataset\x12\x1e.assay.v1.UploadDatasetRequest\x1a\x1f.assay.v1.UploadDatasetResponse\"\x03\x90\x02\x02(\x01\x12L\n\nGetDataset\x12\x1b.assay.v1.GetDatasetRequest\x1a\x1c.assay.v1.GetDatasetResponse\"\x03\x90\x02\x01\x12R\n\x0cListDatasets\x12\x1d.assay.v1.ListDatasetsRequest\x1a\x1e.assay.v1.ListDatasetsResponse\"\x03\x90\x02\x01\x12I\n\tListCases\x12\x1a.assay.v1.ListCasesRequest\x1a\x1b.assay.v1.ListCasesResponse\"\x03\x90\x02\x01\x12P\n\rDeleteDataset\x12\x1e.assay.v1.DeleteDatasetRequest\x1a\x1f.assay.v1.DeleteDatasetResponseB;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,16 +36,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\014dev.assay.v1P\001Z\036assay.dev/gen/assay/v1;assayv1\252\002\010Assay.V1'
   _globals['_DATASETSERVICE'].methods_by_name['UploadDataset']._loaded_options = None
   _globals['_DATASETSERVICE'].methods_by_name['UploadDataset']._serialized_options = b'\220\002\002'
-  _globals['_UPLOADDATASETREQUEST']._serialized_start=57
-  _globals['_UPLOADDATASETREQUEST']._serialized_end=168
-  _globals['_DATASETHEADER']._serialized_start=170
-  _globals['_DATASETHEADER']._serialized_end=215
-  _globals['_CASEBATCH']._serialized_start=217
-  _globals['_CASEBATCH']._serialized_end=259
-  _globals['_UPLOADDATASETRESPONSE']._serialized_start=261
-  _globals['_UPLOADDATASETRESPONSE']._serialized_end=320
-  _globals['_DATASET']._serialized_start=322
-  _globals['_DATASET']._serialized_end=401
-  _globals['_DATASETSERVICE']._serialized_start=403
-  _globals['_DATASETSERVICE']._serialized_end=508
+  _globals['_DATASETSERVICE'].methods_by_name['GetDataset']._loaded_options = None
+  _globals['_DATASETSERVICE'].methods_by_name['GetDataset']._serialized_options = b'\220\002\001'
+  _globals['_DATASETSERVICE'].methods_by_name['ListDatasets']._loaded_options = None
+  _globals['_DATASETSERVICE'].methods_by_name['ListDatasets']._serialized_options = b'\220\002\001'
+  _globals['_DATASETSERVICE'].methods_by_name['ListCases']._loaded_options = None
+  _globals['_DATASETSERVICE'].methods_by_name['ListCases']._serialized_options = b'\220\002\001'
+  _globals['_UPLOADDATASETREQUEST']._serialized_start=90
+  _globals['_UPLOADDATASETREQUEST']._serialized_end=201
+  _globals['_DATASETHEADER']._serialized_start=203
+  _globals['_DATASETHEADER']._serialized_end=266
+  _globals['_CASEBATCH']._serialized_start=268
+  _globals['_CASEBATCH']._serialized_end=310
+  _globals['_UPLOADDATASETRESPONSE']._serialized_start=312
+  _globals['_UPLOADDATASETRESPONSE']._serialized_end=371
+  _globals['_DATASET']._serialized_start=374
+  _globals['_DATASET']._serialized_end=608
+  _globals['_DATASETREFERENCE']._serialized_start=610
+  _globals['_DATASETREFERENCE']._serialized_end=682
+  _globals['_GETDATASETREQUEST']._serialized_start=684
+  _globals['_GETDATASETREQUEST']._serialized_end=723
+  _globals['_GETDATASETRESPONSE']._serialized_start=725
+  _globals['_GETDATASETRESPONSE']._serialized_end=781
+  _globals['_LISTDATASETSREQUEST']._serialized_start=783
+  _globals['_LISTDATASETSREQUEST']._serialized_end=857
+  _globals['_LISTDATASETSRESPONSE']._serialized_start=859
+  _globals['_LISTDATASETSRESPONSE']._serialized_end=943
+  _globals['_LISTCASESREQUEST']._serialized_start=945
+  _globals['_LISTCASESREQUEST']._serialized_end=1022
+  _globals['_LISTCASESRESPONSE']._serialized_start=1024
+  _globals['_LISTCASESRESPONSE']._serialized_end=1099
+  _globals['_DELETEDATASETREQUEST']._serialized_start=1101
+  _globals['_DELETEDATASETREQUEST']._serialized_end=1166
+  _globals['_DELETEDATASETRESPONSE']._serialized_start=1168
+  _globals['_DELETEDATASETRESPONSE']._serialized_end=1227
+  _globals['_DATASETSERVICE']._serialized_start=1230
+  _globals['_DATASETSERVICE']._serialized_end=1654
 # @@protoc_insertion_point(module_scope)

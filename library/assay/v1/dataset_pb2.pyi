@@ -18,6 +18,7 @@ from assay.v1 import case_pb2 as _case_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -64,25 +65,33 @@ Global___UploadDatasetRequest: _TypeAlias = UploadDatasetRequest  # noqa: Y015
 
 @_typing.final
 class DatasetHeader(_message.Message):
-    """DatasetHeader describes the origin of a dataset."""
+    """DatasetHeader describes a dataset."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    FORMAT_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    PARENT_IDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """A display name, e.g. the file's name."""
-    format: _builtins.str
-    """The recognised file format, e.g. "prompt-benchmark/json"."""
+    """The name, e.g. the file's name; 1 to 4,096 characters. It moves to this dataset."""
+    note: _builtins.str
+    """A note for people, at most 2,000 characters. If empty, a note stored for this name and version stays."""
+    @_builtins.property
+    def parent_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of the datasets that this one was made from, at most 100; they need not be stored here. If empty, ids stored for
+        this name and version stay.
+        """
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
-        format: _builtins.str = ...,
+        note: _builtins.str = ...,
+        parent_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "note", b"note", "parent_ids", b"parent_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -138,20 +147,77 @@ Global___UploadDatasetResponse: _TypeAlias = UploadDatasetResponse  # noqa: Y015
 
 @_typing.final
 class Dataset(_message.Message):
-    """Dataset describes a stored dataset."""
+    """Dataset is one version of a named dataset."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DATASET_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
-    FORMAT_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    UPLOAD_TIME_FIELD_NUMBER: _builtins.int
+    PARENT_IDS_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    RUN_COUNT_FIELD_NUMBER: _builtins.int
+    dataset_id: _builtins.str
+    """Id and version, derived from the cases alone: equal cases in the same order have the same id."""
+    name: _builtins.str
+    """The name."""
+    case_count: _builtins.int
+    """Number of cases."""
+    size_bytes: _builtins.int
+    """Stored size of the cases, in bytes. Names with equal cases share one copy."""
+    note: _builtins.str
+    """The note; empty for none."""
+    run_count: _builtins.int
+    """Number of runs over these cases, whatever the name."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When the version was first uploaded under this name."""
+
+    @_builtins.property
+    def upload_time(self) -> _timestamp_pb2.Timestamp:
+        """When the version was last uploaded under this name. The name's latest upload is its current version."""
+
+    @_builtins.property
+    def parent_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of the datasets that this version was made from."""
+
+    def __init__(
+        self,
+        *,
+        dataset_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        case_count: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        upload_time: _timestamp_pb2.Timestamp | None = ...,
+        parent_ids: _abc.Iterable[_builtins.str] | None = ...,
+        note: _builtins.str = ...,
+        run_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "upload_time", b"upload_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_count", b"case_count", "create_time", b"create_time", "dataset_id", b"dataset_id", "name", b"name", "note", b"note", "parent_ids", b"parent_ids", "run_count", b"run_count", "size_bytes", b"size_bytes", "upload_time", b"upload_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Dataset: _TypeAlias = Dataset  # noqa: Y015
+
+@_typing.final
+class DatasetReference(_message.Message):
+    """DatasetReference names the dataset of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     CASE_COUNT_FIELD_NUMBER: _builtins.int
     dataset_id: _builtins.str
-    """Id, derived from header and cases: an equal header with equal cases in the same order has the same id."""
+    """The dataset."""
     name: _builtins.str
-    """The display name."""
-    format: _builtins.str
-    """The recognised file format."""
+    """Its name when the run was created."""
     case_count: _builtins.int
     """Number of cases."""
     def __init__(
@@ -159,13 +225,224 @@ class Dataset(_message.Message):
         *,
         dataset_id: _builtins.str = ...,
         name: _builtins.str = ...,
-        format: _builtins.str = ...,
         case_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_count", b"case_count", "dataset_id", b"dataset_id", "format", b"format", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_count", b"case_count", "dataset_id", b"dataset_id", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Dataset: _TypeAlias = Dataset  # noqa: Y015
+Global___DatasetReference: _TypeAlias = DatasetReference  # noqa: Y015
+
+@_typing.final
+class GetDatasetRequest(_message.Message):
+    """GetDatasetRequest asks for a dataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_ID_FIELD_NUMBER: _builtins.int
+    dataset_id: _builtins.str
+    """The dataset."""
+    def __init__(
+        self,
+        *,
+        dataset_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset_id", b"dataset_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDatasetRequest: _TypeAlias = GetDatasetRequest  # noqa: Y015
+
+@_typing.final
+class GetDatasetResponse(_message.Message):
+    """GetDatasetResponse returns the dataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """The dataset."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDatasetResponse: _TypeAlias = GetDatasetResponse  # noqa: Y015
+
+@_typing.final
+class ListDatasetsRequest(_message.Message):
+    """ListDatasetsRequest asks for a page of datasets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Only the versions of this name, the current one first; empty for all names."""
+    page_size: _builtins.int
+    """Maximum number of datasets in the page; 0 means 50, at most 500. A page also ends before 3 MiB."""
+    page_token: _builtins.str
+    """The next_page_token of the previous page of the same query; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDatasetsRequest: _TypeAlias = ListDatasetsRequest  # noqa: Y015
+
+@_typing.final
+class ListDatasetsResponse(_message.Message):
+    """ListDatasetsResponse is one page of datasets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASETS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Token of the next page; empty after the last."""
+    @_builtins.property
+    def datasets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Dataset]:
+        """The datasets, the last uploaded first."""
+
+    def __init__(
+        self,
+        *,
+        datasets: _abc.Iterable[Global___Dataset] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDatasetsResponse: _TypeAlias = ListDatasetsResponse  # noqa: Y015
+
+@_typing.final
+class ListCasesRequest(_message.Message):
+    """ListCasesRequest asks for a page of cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    dataset_id: _builtins.str
+    """The dataset."""
+    page_size: _builtins.int
+    """Maximum number of cases in the page; 0 means 200, at most 1,000. A page also ends before 3 MiB."""
+    page_token: _builtins.str
+    """The next_page_token of the previous page of the same dataset; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        dataset_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset_id", b"dataset_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCasesRequest: _TypeAlias = ListCasesRequest  # noqa: Y015
+
+@_typing.final
+class ListCasesResponse(_message.Message):
+    """ListCasesResponse is one page of cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CASES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Token of the next page; empty after the last."""
+    @_builtins.property
+    def cases(self) -> _containers.RepeatedCompositeFieldContainer[_case_pb2.Case]:
+        """The cases in dataset order, as they were uploaded."""
+
+    def __init__(
+        self,
+        *,
+        cases: _abc.Iterable[_case_pb2.Case] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCasesResponse: _TypeAlias = ListCasesResponse  # noqa: Y015
+
+@_typing.final
+class DeleteDatasetRequest(_message.Message):
+    """DeleteDatasetRequest asks to delete a dataset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    dataset_id: _builtins.str
+    """The dataset."""
+    validate_only: _builtins.bool
+    """Check only: nothing is deleted."""
+    def __init__(
+        self,
+        *,
+        dataset_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset_id", b"dataset_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteDatasetRequest: _TypeAlias = DeleteDatasetRequest  # noqa: Y015
+
+@_typing.final
+class DeleteDatasetResponse(_message.Message):
+    """DeleteDatasetResponse returns the deleted dataset, or the dataset that would be deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def dataset(self) -> Global___Dataset:
+        """The dataset, under the name that it was last uploaded under."""
+
+    def __init__(
+        self,
+        *,
+        dataset: Global___Dataset | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteDatasetResponse: _TypeAlias = DeleteDatasetResponse  # noqa: Y015

@@ -28,8 +28,12 @@ if _version_not_supported:
 class DatasetServiceStub(object):
     """DatasetService stores datasets.
 
+    The id of a dataset is derived from its cases alone and is also its version. A name is a pointer that moves to the
+    dataset last uploaded under it; the earlier datasets stay as its history. Datasets are kept until they are deleted, or
+    until the retention of their team deletes those that no run uses.
+
     Every error carries google.rpc.ErrorInfo with the domain "assay": clients branch on code and reason, never on text.
-    Datasets belong to a team. The name of another team's dataset is NOT_FOUND, like a name that does not exist.
+    Datasets belong to a team. The id of another team's dataset is NOT_FOUND, like an id that does not exist.
     """
 
     def __init__(self, channel):
@@ -43,21 +47,75 @@ class DatasetServiceStub(object):
                 request_serializer=assay_dot_v1_dot_dataset__pb2.UploadDatasetRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_dataset__pb2.UploadDatasetResponse.FromString,
                 _registered_method=True)
+        self.GetDataset = channel.unary_unary(
+                '/assay.v1.DatasetService/GetDataset',
+                request_serializer=assay_dot_v1_dot_dataset__pb2.GetDatasetRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_dataset__pb2.GetDatasetResponse.FromString,
+                _registered_method=True)
+        self.ListDatasets = channel.unary_unary(
+                '/assay.v1.DatasetService/ListDatasets',
+                request_serializer=assay_dot_v1_dot_dataset__pb2.ListDatasetsRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_dataset__pb2.ListDatasetsResponse.FromString,
+                _registered_method=True)
+        self.ListCases = channel.unary_unary(
+                '/assay.v1.DatasetService/ListCases',
+                request_serializer=assay_dot_v1_dot_dataset__pb2.ListCasesRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_dataset__pb2.ListCasesResponse.FromString,
+                _registered_method=True)
+        self.DeleteDataset = channel.unary_unary(
+                '/assay.v1.DatasetService/DeleteDataset',
+                request_serializer=assay_dot_v1_dot_dataset__pb2.DeleteDatasetRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_dataset__pb2.DeleteDatasetResponse.FromString,
+                _registered_method=True)
 
 
 class DatasetServiceServicer(object):
     """DatasetService stores datasets.
 
+    The id of a dataset is derived from its cases alone and is also its version. A name is a pointer that moves to the
+    dataset last uploaded under it; the earlier datasets stay as its history. Datasets are kept until they are deleted, or
+    until the retention of their team deletes those that no run uses.
+
     Every error carries google.rpc.ErrorInfo with the domain "assay": clients branch on code and reason, never on text.
-    Datasets belong to a team. The name of another team's dataset is NOT_FOUND, like a name that does not exist.
+    Datasets belong to a team. The id of another team's dataset is NOT_FOUND, like an id that does not exist.
     """
 
     def UploadDataset(self, request_iterator, context):
-        """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the
-        same order gets the same dataset_id, and is stored once per team.
+        """UploadDataset stores a dataset: one header, then the cases in order. Equal cases in the same order get the same
+        dataset_id, whatever the header, and are stored once per team. The name in the header moves to the dataset.
 
         Recorded answers follow the rules of agents' answers; names and ids have no control characters. Errors:
         INVALID_ARGUMENT lists every case that cannot be stored, read or run, with its position and field.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDataset(self, request, context):
+        """GetDataset returns a dataset under the name that it was last uploaded under. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDatasets(self, request, context):
+        """ListDatasets returns a page of datasets, the last uploaded first: one entry per name and version. Errors:
+        INVALID_ARGUMENT (page token).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCases(self, request, context):
+        """ListCases returns a page of the cases of a dataset, in order. Errors: NOT_FOUND; INVALID_ARGUMENT (page token).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteDataset(self, request, context):
+        """DeleteDataset deletes a dataset with its cases, and removes it from the history of its names. Errors: NOT_FOUND;
+        FAILED_PRECONDITION (reason DATASET_IN_USE) if runs use it, which the message names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,6 +129,26 @@ def add_DatasetServiceServicer_to_server(servicer, server):
                     request_deserializer=assay_dot_v1_dot_dataset__pb2.UploadDatasetRequest.FromString,
                     response_serializer=assay_dot_v1_dot_dataset__pb2.UploadDatasetResponse.SerializeToString,
             ),
+            'GetDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDataset,
+                    request_deserializer=assay_dot_v1_dot_dataset__pb2.GetDatasetRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_dataset__pb2.GetDatasetResponse.SerializeToString,
+            ),
+            'ListDatasets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDatasets,
+                    request_deserializer=assay_dot_v1_dot_dataset__pb2.ListDatasetsRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_dataset__pb2.ListDatasetsResponse.SerializeToString,
+            ),
+            'ListCases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCases,
+                    request_deserializer=assay_dot_v1_dot_dataset__pb2.ListCasesRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_dataset__pb2.ListCasesResponse.SerializeToString,
+            ),
+            'DeleteDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteDataset,
+                    request_deserializer=assay_dot_v1_dot_dataset__pb2.DeleteDatasetRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_dataset__pb2.DeleteDatasetResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'assay.v1.DatasetService', rpc_method_handlers)
@@ -82,8 +160,12 @@ def add_DatasetServiceServicer_to_server(servicer, server):
 class DatasetService(object):
     """DatasetService stores datasets.
 
+    The id of a dataset is derived from its cases alone and is also its version. A name is a pointer that moves to the
+    dataset last uploaded under it; the earlier datasets stay as its history. Datasets are kept until they are deleted, or
+    until the retention of their team deletes those that no run uses.
+
     Every error carries google.rpc.ErrorInfo with the domain "assay": clients branch on code and reason, never on text.
-    Datasets belong to a team. The name of another team's dataset is NOT_FOUND, like a name that does not exist.
+    Datasets belong to a team. The id of another team's dataset is NOT_FOUND, like an id that does not exist.
     """
 
     @staticmethod
@@ -103,6 +185,114 @@ class DatasetService(object):
             '/assay.v1.DatasetService/UploadDataset',
             assay_dot_v1_dot_dataset__pb2.UploadDatasetRequest.SerializeToString,
             assay_dot_v1_dot_dataset__pb2.UploadDatasetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.DatasetService/GetDataset',
+            assay_dot_v1_dot_dataset__pb2.GetDatasetRequest.SerializeToString,
+            assay_dot_v1_dot_dataset__pb2.GetDatasetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDatasets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.DatasetService/ListDatasets',
+            assay_dot_v1_dot_dataset__pb2.ListDatasetsRequest.SerializeToString,
+            assay_dot_v1_dot_dataset__pb2.ListDatasetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.DatasetService/ListCases',
+            assay_dot_v1_dot_dataset__pb2.ListCasesRequest.SerializeToString,
+            assay_dot_v1_dot_dataset__pb2.ListCasesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.DatasetService/DeleteDataset',
+            assay_dot_v1_dot_dataset__pb2.DeleteDatasetRequest.SerializeToString,
+            assay_dot_v1_dot_dataset__pb2.DeleteDatasetResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,8 +40,12 @@ GRPC_VERSION: str
 class DatasetServiceStub:
     """DatasetService stores datasets.
 
+    The id of a dataset is derived from its cases alone and is also its version. A name is a pointer that moves to the
+    dataset last uploaded under it; the earlier datasets stay as its history. Datasets are kept until they are deleted, or
+    until the retention of their team deletes those that no run uses.
+
     Every error carries google.rpc.ErrorInfo with the domain "assay": clients branch on code and reason, never on text.
-    Datasets belong to a team. The name of another team's dataset is NOT_FOUND, like a name that does not exist.
+    Datasets belong to a team. The id of another team's dataset is NOT_FOUND, like an id that does not exist.
     """
 
     @_typing.overload
@@ -49,35 +53,67 @@ class DatasetServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> DatasetServiceAsyncStub: ...
     UploadDataset: _grpc.StreamUnaryMultiCallable[_dataset_pb2.UploadDatasetRequest, _dataset_pb2.UploadDatasetResponse]
-    """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the
-    same order gets the same dataset_id, and is stored once per team.
+    """UploadDataset stores a dataset: one header, then the cases in order. Equal cases in the same order get the same
+    dataset_id, whatever the header, and are stored once per team. The name in the header moves to the dataset.
 
     Recorded answers follow the rules of agents' answers; names and ids have no control characters. Errors:
     INVALID_ARGUMENT lists every case that cannot be stored, read or run, with its position and field.
+    """
+    GetDataset: _grpc.UnaryUnaryMultiCallable[_dataset_pb2.GetDatasetRequest, _dataset_pb2.GetDatasetResponse]
+    """GetDataset returns a dataset under the name that it was last uploaded under. Errors: NOT_FOUND."""
+    ListDatasets: _grpc.UnaryUnaryMultiCallable[_dataset_pb2.ListDatasetsRequest, _dataset_pb2.ListDatasetsResponse]
+    """ListDatasets returns a page of datasets, the last uploaded first: one entry per name and version. Errors:
+    INVALID_ARGUMENT (page token).
+    """
+    ListCases: _grpc.UnaryUnaryMultiCallable[_dataset_pb2.ListCasesRequest, _dataset_pb2.ListCasesResponse]
+    """ListCases returns a page of the cases of a dataset, in order. Errors: NOT_FOUND; INVALID_ARGUMENT (page token)."""
+    DeleteDataset: _grpc.UnaryUnaryMultiCallable[_dataset_pb2.DeleteDatasetRequest, _dataset_pb2.DeleteDatasetResponse]
+    """DeleteDataset deletes a dataset with its cases, and removes it from the history of its names. Errors: NOT_FOUND;
+    FAILED_PRECONDITION (reason DATASET_IN_USE) if runs use it, which the message names.
     """
 
 @_typing.type_check_only
 class DatasetServiceAsyncStub(DatasetServiceStub):
     """DatasetService stores datasets.
 
+    The id of a dataset is derived from its cases alone and is also its version. A name is a pointer that moves to the
+    dataset last uploaded under it; the earlier datasets stay as its history. Datasets are kept until they are deleted, or
+    until the retention of their team deletes those that no run uses.
+
     Every error carries google.rpc.ErrorInfo with the domain "assay": clients branch on code and reason, never on text.
-    Datasets belong to a team. The name of another team's dataset is NOT_FOUND, like a name that does not exist.
+    Datasets belong to a team. The id of another team's dataset is NOT_FOUND, like an id that does not exist.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UploadDataset: _aio.StreamUnaryMultiCallable[_dataset_pb2.UploadDatasetRequest, _dataset_pb2.UploadDatasetResponse]  # type: ignore[assignment]
-    """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the
-    same order gets the same dataset_id, and is stored once per team.
+    """UploadDataset stores a dataset: one header, then the cases in order. Equal cases in the same order get the same
+    dataset_id, whatever the header, and are stored once per team. The name in the header moves to the dataset.
 
     Recorded answers follow the rules of agents' answers; names and ids have no control characters. Errors:
     INVALID_ARGUMENT lists every case that cannot be stored, read or run, with its position and field.
+    """
+    GetDataset: _aio.UnaryUnaryMultiCallable[_dataset_pb2.GetDatasetRequest, _dataset_pb2.GetDatasetResponse]  # type: ignore[assignment]
+    """GetDataset returns a dataset under the name that it was last uploaded under. Errors: NOT_FOUND."""
+    ListDatasets: _aio.UnaryUnaryMultiCallable[_dataset_pb2.ListDatasetsRequest, _dataset_pb2.ListDatasetsResponse]  # type: ignore[assignment]
+    """ListDatasets returns a page of datasets, the last uploaded first: one entry per name and version. Errors:
+    INVALID_ARGUMENT (page token).
+    """
+    ListCases: _aio.UnaryUnaryMultiCallable[_dataset_pb2.ListCasesRequest, _dataset_pb2.ListCasesResponse]  # type: ignore[assignment]
+    """ListCases returns a page of the cases of a dataset, in order. Errors: NOT_FOUND; INVALID_ARGUMENT (page token)."""
+    DeleteDataset: _aio.UnaryUnaryMultiCallable[_dataset_pb2.DeleteDatasetRequest, _dataset_pb2.DeleteDatasetResponse]  # type: ignore[assignment]
+    """DeleteDataset deletes a dataset with its cases, and removes it from the history of its names. Errors: NOT_FOUND;
+    FAILED_PRECONDITION (reason DATASET_IN_USE) if runs use it, which the message names.
     """
 
 class DatasetServiceServicer(metaclass=_abc_1.ABCMeta):
     """DatasetService stores datasets.
 
+    The id of a dataset is derived from its cases alone and is also its version. A name is a pointer that moves to the
+    dataset last uploaded under it; the earlier datasets stay as its history. Datasets are kept until they are deleted, or
+    until the retention of their team deletes those that no run uses.
+
     Every error carries google.rpc.ErrorInfo with the domain "assay": clients branch on code and reason, never on text.
-    Datasets belong to a team. The name of another team's dataset is NOT_FOUND, like a name that does not exist.
+    Datasets belong to a team. The id of another team's dataset is NOT_FOUND, like an id that does not exist.
     """
 
     @_abc_1.abstractmethod
@@ -86,11 +122,47 @@ class DatasetServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_dataset_pb2.UploadDatasetRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_dataset_pb2.UploadDatasetResponse, _abc.Awaitable[_dataset_pb2.UploadDatasetResponse]]:
-        """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the
-        same order gets the same dataset_id, and is stored once per team.
+        """UploadDataset stores a dataset: one header, then the cases in order. Equal cases in the same order get the same
+        dataset_id, whatever the header, and are stored once per team. The name in the header moves to the dataset.
 
         Recorded answers follow the rules of agents' answers; names and ids have no control characters. Errors:
         INVALID_ARGUMENT lists every case that cannot be stored, read or run, with its position and field.
+        """
+
+    @_abc_1.abstractmethod
+    def GetDataset(
+        self,
+        request: _dataset_pb2.GetDatasetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_dataset_pb2.GetDatasetResponse, _abc.Awaitable[_dataset_pb2.GetDatasetResponse]]:
+        """GetDataset returns a dataset under the name that it was last uploaded under. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListDatasets(
+        self,
+        request: _dataset_pb2.ListDatasetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_dataset_pb2.ListDatasetsResponse, _abc.Awaitable[_dataset_pb2.ListDatasetsResponse]]:
+        """ListDatasets returns a page of datasets, the last uploaded first: one entry per name and version. Errors:
+        INVALID_ARGUMENT (page token).
+        """
+
+    @_abc_1.abstractmethod
+    def ListCases(
+        self,
+        request: _dataset_pb2.ListCasesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_dataset_pb2.ListCasesResponse, _abc.Awaitable[_dataset_pb2.ListCasesResponse]]:
+        """ListCases returns a page of the cases of a dataset, in order. Errors: NOT_FOUND; INVALID_ARGUMENT (page token)."""
+
+    @_abc_1.abstractmethod
+    def DeleteDataset(
+        self,
+        request: _dataset_pb2.DeleteDatasetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_dataset_pb2.DeleteDatasetResponse, _abc.Awaitable[_dataset_pb2.DeleteDatasetResponse]]:
+        """DeleteDataset deletes a dataset with its cases, and removes it from the history of its names. Errors: NOT_FOUND;
+        FAILED_PRECONDITION (reason DATASET_IN_USE) if runs use it, which the message names.
         """
 
 def add_DatasetServiceServicer_to_server(servicer: DatasetServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

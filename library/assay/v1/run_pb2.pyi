@@ -195,7 +195,7 @@ class Run(_message.Message):
         """The spec."""
 
     @_builtins.property
-    def dataset(self) -> _dataset_pb2.Dataset:
+    def dataset(self) -> _dataset_pb2.DatasetReference:
         """The dataset."""
 
     @_builtins.property
@@ -229,7 +229,7 @@ class Run(_message.Message):
         *,
         run_id: _builtins.str = ...,
         spec: _spec_pb2.RunSpec | None = ...,
-        dataset: _dataset_pb2.Dataset | None = ...,
+        dataset: _dataset_pb2.DatasetReference | None = ...,
         state: Global___RunState.ValueType = ...,
         state_reason: _builtins.str = ...,
         counts: Global___RunCounts | None = ...,
@@ -708,14 +708,11 @@ class DeleteRunResponse(_message.Message):
 
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
-    DATASET_REMOVED_FIELD_NUMBER: _builtins.int
     BASELINES_FIELD_NUMBER: _builtins.int
     row_count: _builtins.int
     """Rows with a result."""
     size_bytes: _builtins.int
-    """Approximate size in bytes, including the dataset if it is deleted too."""
-    dataset_removed: _builtins.bool
-    """Whether the dataset is deleted too because no other run uses it."""
+    """Approximate size in bytes."""
     @_builtins.property
     def baselines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of the baselines that name the run, sorted."""
@@ -725,12 +722,11 @@ class DeleteRunResponse(_message.Message):
         *,
         row_count: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
-        dataset_removed: _builtins.bool = ...,
         baselines: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["baselines", b"baselines", "dataset_removed", b"dataset_removed", "row_count", b"row_count", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baselines", b"baselines", "row_count", b"row_count", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -37,6 +37,7 @@ from assay.model.run import (
 )
 from assay.model.run_spec import HOSTED
 from assay.model.stopping import StoppingSettings
+from assay.model.stored_dataset import StoredDataset
 from assay.model.views import RowView, RunView
 from assay.parsing.names import run_id_problem
 from assay.v1 import calibration_pb2, comparison_pb2, dataset_pb2, row_pb2, run_pb2, spec_pb2
@@ -88,7 +89,13 @@ class _Approvals:
         return Approval(**{**value, "decision": decision})
 
 
-DATASET = Converter(DatasetRef, dataset_pb2.Dataset)
+DATASET = Converter(
+    StoredDataset,
+    dataset_pb2.Dataset,
+    renamed={"created_at": "create_time", "uploaded_at": "upload_time"},
+    parts={"created_at": TIMES, "uploaded_at": TIMES},
+)
+DATASET_REFERENCE = Converter(DatasetRef, dataset_pb2.DatasetReference)
 SETTINGS = Converter(
     RunSpec,
     spec_pb2.RunSpec,
@@ -177,7 +184,7 @@ RUN = Converter(
     parts={
         "run_id": _RUN_ID,
         "spec": SETTINGS,
-        "dataset": DATASET,
+        "dataset": DATASET_REFERENCE,
         "state": STATES,
         "counts": _COUNTS,
         "created_at": TIMES,

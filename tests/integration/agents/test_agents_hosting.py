@@ -39,7 +39,7 @@ CASE = Case("c", (Turn("q"),))
 RUN = Run(
     run_id="run",
     spec=RunSpec("test", AgentSpec("python", "m:f"), metrics=(), gates=()),
-    dataset=DatasetRef("d", "d", "", 1),
+    dataset=DatasetRef("d", "d", 1),
     state=RunState.RUNNING,
     state_reason="",
     counts=RunCounts(total=1),

@@ -126,7 +126,7 @@ def test_fifty_rows_of_a_run_are_traced(total: int, share: float) -> None:
     run = Run(
         "r",
         RunSpec("r", AgentSpec("http", "x"), ()),
-        DatasetRef("d", "d", "jsonl", total),
+        DatasetRef("d", "d", total),
         RunState.RUNNING,
         "",
         RunCounts(total=total),

@@ -61,6 +61,7 @@ class World:
     operator: Client
     settings: RunSpec
     dataset_id: str
+    unused_id: str
     runs: list[str]
     token_id: str
 
@@ -69,6 +70,7 @@ async def world(shared: SharedInstallation, settings: RunSpec) -> World:
     """Return a team with four finished runs and one that is paused, and a token to revoke."""
     member, operator = await shared.member("search", Role.TEAM_ADMIN), await shared.member("ops", Role.OPERATOR)
     dataset = await member.upload_dataset(CASES, name="d")
+    unused = await member.upload_dataset([*CASES, dataclasses.replace(CASES[0], case_id="other")], name="unused")
     runs = []
     for number in range(4):
         run = await member.create_run(settings, dataset.dataset_id, request_id=f"old-{number}")
@@ -85,7 +87,7 @@ async def world(shared: SharedInstallation, settings: RunSpec) -> World:
     await admin.create_team(operator, "doomed")
     await admin.create_team(operator, "disabled")
     await admin.update_team(operator, "disabled", disabled=True)
-    return World(member, operator, settings, dataset.dataset_id, runs, spare.token.token_id)
+    return World(member, operator, settings, dataset.dataset_id, unused.dataset_id, runs, spare.token.token_id)
 
 
 async def create_run(found: World) -> None:
@@ -112,6 +114,7 @@ async def delete_calibration(world: World) -> None:
 # How each method that changes something is called, once; what it changes, and whose that is.
 CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
     "UploadDataset": (lambda w: w.member.upload_dataset(CASES, name="new"), lambda w: "", "search"),
+    "DeleteDataset": (lambda w: w.member.delete_dataset(w.unused_id), lambda w: w.unused_id, "search"),
     "CreateRun": (create_run, lambda w: "", "search"),
     "CancelRun": (lambda w: w.member.cancel_run(w.runs[4]), lambda w: w.runs[4], "search"),
     "PauseRun": (lambda w: w.member.pause_run(w.runs[5]), lambda w: w.runs[5], "search"),

@@ -222,7 +222,7 @@ def in_order(phase: str, names: tuple[str, ...], *, reverse: bool = False) -> tu
 def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunSpec) -> None:
     """Store a run in a phase, some of its rows with errors."""
     settings = dataclasses.replace(settings, judge=JudgeSpec("openai", "some-model"), metrics=(), gates=())
-    dataset = DatasetRef("d", "names", "plain/json", CASES)
+    dataset = DatasetRef("d", "names", CASES)
     if datasets.get_dataset(connection, LOCAL.team, "d") is None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])

@@ -42,7 +42,7 @@ async def filled(open_store: Callable[[], Database], engine: sa.Engine) -> sa.En
 
     def fill(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [("c0", "{}"), ("c1", "{}")])
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", 2))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", 2))
         for run_id, passed in (("run-a", True), ("run-b", False)):
             runs.create_run(
                 connection, RunRecord(run_id, run_id, "h", {"name": "guide"}, "d", 2, "0.1.0", "2026-05-01", "local")

@@ -69,7 +69,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         rows = [(f"c{index}", datasets.case_text(Case(f"c{index}", (Turn("q"),)))) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, rows)
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", CASES))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", CASES))
         add_run(connection, "r")
 
     try:
@@ -425,7 +425,7 @@ async def waiting_store(open_store: Callable[[], Database]) -> AsyncIterator[Dat
 
     def fill(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [(f"c{index}", "{}") for index in range(3)])
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", 3))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", 3))
         run = RunRecord(
             "r", "q", "h", {"name": "n"}, "d", 3, "0.1.0", "2026-05-01T00:00:00.000Z", "local", concurrency=96
         )

@@ -200,7 +200,7 @@ async def test_a_run_without_rows_has_none_to_find(serve: Serve, settings_of: Se
 def store_run(connection: sa.Connection, stored: Sequence[Case]) -> None:
     """Store a run `r` over some cases."""
     datasets.add_cases(connection, "u", 0, [(each.case_id, datasets.case_text(each)) for each in stored])
-    datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", len(stored)))
+    datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", len(stored)))
     record = RunRecord("r", "q", "h", {"name": "n"}, "d", 40, "0.1.0", "2026-05-01T00:00:00.000Z", "local")
     runs.create_run(connection, record)
 

@@ -89,7 +89,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         rows = [(f"c{i}", datasets.case_text(Case(f"c{i}", (Turn("q"),)))) for i in range(_CASES)]
         datasets.add_cases(connection, "u", 0, rows)
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "jsonl", _CASES))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", _CASES))
         record = RunRecord(
             "r", "request", "hash", {"repeats": 1}, "d", _CASES, "0", "2026-01-01", "local", concurrency=4
         )

@@ -48,7 +48,7 @@ async def store_runs(database: Database, settings: RunSpec, count: int) -> None:
 
     def store(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [("c", datasets.case_text(Case("c", (Turn("q"),))))])
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", 1))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", 1))
         for index in range(count):
             moment = f"2026-05-01T{index // 3600:02}:{index // 60 % 60:02}:{index % 60:02}.000Z"
             name = f"js-20260501-000000-{index:06x}"

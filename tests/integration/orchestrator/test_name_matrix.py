@@ -30,7 +30,16 @@ from assay.model.case import Case, Turn
 from assay.model.judge_calibration import JudgeCalibration
 from assay.rpc.methods import METHODS, Name
 from assay.rpc.status import from_rpc_error
-from assay.v1 import comparison_pb2, comparison_pb2_grpc, host_pb2, row_pb2, run_pb2, run_pb2_grpc
+from assay.v1 import (
+    comparison_pb2,
+    comparison_pb2_grpc,
+    dataset_pb2,
+    dataset_pb2_grpc,
+    host_pb2,
+    row_pb2,
+    run_pb2,
+    run_pb2_grpc,
+)
 from assay.wire.run import SETTINGS
 from assay_orchestrator.service import SERVICES
 
@@ -94,7 +103,9 @@ async def world(shared: SharedInstallation, team: str, settings: RunSpec) -> Wor
     )
     calibrated = await calibrations.set_calibration(client, calibration)
     spare = (await admin.create_token(client, "viewer", secret)).token.token_id
+    await client.upload_dataset(cases[:1], name=secret)
     stub = run_pb2_grpc.RunServiceStub(client._channel)
+    datasets = dataset_pb2_grpc.DatasetServiceStub(client._channel)
     compared = comparison_pb2.ListComparedCasesRequest(run_ids=kept[:2], page_size=1)
     names = {
         "run_id": kept[0],
@@ -112,6 +123,12 @@ async def world(shared: SharedInstallation, team: str, settings: RunSpec) -> Wor
         "team": team,
         "token_id": spare,
         "ListRuns.page_token": (await stub.ListRuns(run_pb2.ListRunsRequest(page_size=1))).next_page_token,
+        "ListDatasets.page_token": (
+            await datasets.ListDatasets(dataset_pb2.ListDatasetsRequest(page_size=1))
+        ).next_page_token,
+        "ListCases.page_token": (
+            await datasets.ListCases(dataset_pb2.ListCasesRequest(dataset_id=dataset.dataset_id, page_size=1))
+        ).next_page_token,
         "ListRows.page_token": (
             await stub.ListRows(row_pb2.ListRowsRequest(run_id=kept[0], page_size=1))
         ).next_page_token,
@@ -144,6 +161,7 @@ def example(method: MethodDescriptor, own: World, settings: RunSpec) -> Message:
     examples: Mapping[str, Message] = {
         "CreateRun": run_pb2.CreateRunRequest(spec=SETTINGS.to_wire(settings)),
         "DeleteRun": run_pb2.DeleteRunRequest(validate_only=True),
+        "ListCases": dataset_pb2.ListCasesRequest(page_size=1),
         "CreateDestination": admin_pb2.CreateDestinationRequest(address="example.org"),
         "Host": host_pb2.HostRequest(attach=host_pb2.AttachAgent(concurrency=1)),
         "ListRows": row_pb2.ListRowsRequest(page_size=1),

@@ -53,7 +53,7 @@ def recorded(count: int) -> list[Case]:
 async def test_a_run_is_scored_stored_and_summarised(serve: Serve, settings_of: SettingsOf) -> None:
     """A run over recorded answers ends with a summary, gates and one row per case in dataset order."""
     async with serve() as client:
-        dataset = await client.upload_dataset(recorded(25), name="d", format="plain/json")
+        dataset = await client.upload_dataset(recorded(25), name="d")
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         rows = [row async for row in client.list_rows(run.run_id)]
     assert run.state is RunState.COMPLETED
@@ -141,9 +141,9 @@ async def test_the_same_cases_are_stored_once(serve: Serve) -> None:
         again = await client.upload_dataset(recorded(5), name="d")
         other = await client.upload_dataset(recorded(6), name="d")
         named = await client.upload_dataset(recorded(5), name="another name")
-    assert first == again
+    assert first.dataset_id == again.dataset_id == named.dataset_id
     assert other.dataset_id != first.dataset_id
-    assert (named.name, named.dataset_id != first.dataset_id) == ("another name", True)
+    assert (first.name, again.name, named.name) == ("d", "d", "another name")
 
 
 async def test_a_broken_upload_is_refused(serve: Serve) -> None:
@@ -561,7 +561,7 @@ async def test_a_stored_case_that_cannot_be_read_is_one_error_row(
     """It costs neither its run, whose other rows have results, nor those who read the run or its rows."""
     table = schema.dataset_cases
     damage = {
-        1: '{"case_id": "c1", "turns": [{"input": "q"}], "recorded": {"status": "success", "tool_calls": [{}]}}',
+        1: '{"case_id": "c1", "turns": [{"input": "q"}], "recordings": [[{"status": "success", "tool_calls": [{}]}]]}',
         3: '{"case_id": "c3"',
         5: '{"case_id": "c5", "turns": []}',
         7: '{"case_id": "c7", "turns": [{}], "expected": ' + "[" * 100_000 + "]" * 100_000 + "}",

@@ -94,7 +94,7 @@ async def test_writes_are_durable_and_atomic(tmp_path: Path) -> None:
         def half(connection: sa.Connection) -> None:
             connection.execute(
                 schema.datasets.insert().values(
-                    team="local", dataset_id="d", upload_id="u", name="n", format="f", case_count=1, created_at="now"
+                    team="local", dataset_id="d", upload_id="u", case_count=1, created_at="now"
                 )
             )
             raise KeyError("in the middle")
@@ -151,7 +151,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
     def fill(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [("c", datasets.case_text(Case("c", (Turn("q"),))))])
-        datasets.finish_upload(connection, Scope(TEAM), "u", DatasetRef("d", "d", "jsonl", 1))
+        datasets.finish_upload(connection, Scope(TEAM), "u", DatasetRef("d", "d", 1))
         for name in RUNS:
             record = RunRecord(name, name, name, {"repeats": 1}, "d", 1, "0", "2026-01-01", TEAM, concurrency=4)
             runs.create_run(connection, record)
@@ -214,9 +214,7 @@ def add(connection: sa.Connection, number: int) -> None:
     """Store a dataset."""
     name = f"d{number}"
     connection.execute(
-        schema.datasets.insert().values(
-            team="local", dataset_id=name, upload_id=name, name="n" * 500, format="f", case_count=1, created_at="now"
-        )
+        schema.datasets.insert().values(team="local", dataset_id=name, upload_id=name, case_count=1, created_at="now")
     )
 
 

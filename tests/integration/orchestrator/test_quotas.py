@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -225,7 +226,7 @@ async def test_usage_that_cannot_be_ends_no_run_and_gives_no_quota(
 async def test_stored_bytes_are_counted_and_given_back(
     tmp_path: Path, database_url: str, settings_of: SettingsOf
 ) -> None:
-    """Datasets and rows count, of two uploads at once one is over the quota, and deleting runs makes room."""
+    """Datasets and rows count, of two uploads at once one is over the quota, and deletions make room."""
     async with shared_installation(tmp_path, database_url=database_url) as shared:
         client = await shared.member("search")
         dataset = await client.upload_dataset(RECORDED, name="d")
@@ -236,14 +237,17 @@ async def test_stored_bytes_are_counted_and_given_back(
         assert await used(client, Quota.STORED_BYTES) > size + 200
         assert await used(client, Quota.TOKENS_PER_DAY) == 0  # recorded answers were paid for before
         await client.delete_run(run.run_id)
+        assert await used(client, Quota.STORED_BYTES) == size
+        await client.delete_dataset(dataset.dataset_id)
         assert await used(client, Quota.STORED_BYTES) == 0
         await limit(shared, "search", STORED_BYTES=size * 3 // 2)
-        both = (client.upload_dataset(RECORDED, name=name) for name in ("one", "two"))
+        first, second, third = ([*RECORDED[:-1], replace(RECORDED[-1], case_id=name)] for name in ("x1", "x2", "x3"))
+        both = (client.upload_dataset(cases, name="d") for cases in (first, second))
         found = await asyncio.gather(*both, return_exceptions=True)
         assert [isinstance(each, OverloadedError) for each in found].count(True) == 1
         assert await used(client, Quota.STORED_BYTES) == size
-        error = await refusal(client.upload_dataset(RECORDED, name="three"))
-        assert "delete runs" in error.message
+        error = await refusal(client.upload_dataset(third, name="d"))
+        assert "delete runs or datasets" in error.message
 
 
 async def test_what_deleted_runs_have_spent_counts(tmp_path: Path, database_url: str, settings_of: SettingsOf) -> None:

@@ -140,7 +140,7 @@ def fill(
     for table in stored:
         connection.execute(table.delete())
     datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
-    datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", len(cases)))
+    datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", len(cases)))
     record = RunRecord("r", "q", "h", {"name": "n"}, "d", 9, "0.1.0", "2026-05-01T00:00:00.000Z", "local")
     runs.create_run(connection, record)
     results.put_rows(connection, "r", answers, rows, {})

@@ -124,7 +124,7 @@ async def test_damaged_settings_break_no_search(open_store: Callable[[], Databas
 
     def fill(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [("c", datasets.case_text(Case("c", (Turn("q"),))))])
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", 1))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", 1))
         for index, spec in enumerate(damaged):
             run = RunRecord(f"r{index}", f"q{index}", "h", spec, "d", 1, "0.1.0", f"2026-05-0{index + 1}", "local")
             runs.create_run(connection, run)

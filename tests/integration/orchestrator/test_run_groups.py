@@ -56,7 +56,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         cases = [(f"c{index}", datasets.case_text(Case(f"c{index}", (Turn("q"),)))) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, cases)
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", CASES))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", CASES))
         for name in VARIANTS:
             add_run(connection, name, group_id="g")
 
@@ -171,7 +171,7 @@ async def test_a_group_belongs_to_its_team(store: Database) -> None:
 
     def add(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "v", 0, [("c0", datasets.case_text(Case("c0", (Turn("q"),))))])
-        datasets.finish_upload(connection, Scope("others"), "v", DatasetRef("d", "names", "plain/json", 1))
+        datasets.finish_upload(connection, Scope("others"), "v", DatasetRef("d", "names", 1))
         add_run(connection, "foreign", team="others", group_id="g")
 
     await store.write(add)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSpec, StateChanged
+    from assay.model.stored_dataset import StoredDataset
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSpec]
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.model.run import DatasetRef, RunSpec
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
     from assay_orchestrator.store.removal.deletions import PendingDeletion
 
@@ -350,7 +351,7 @@ def answered(count: int) -> list[Case]:
     ]
 
 
-async def finished(client: Client, settings: RunSpec, dataset: DatasetRef) -> Run:
+async def finished(client: Client, settings: RunSpec, dataset: StoredDataset) -> Run:
     """Run over a dataset and return the run, ended."""
     run = await client.create_run(settings, dataset.dataset_id)
     return await await_end(client, run.run_id)
@@ -363,12 +364,12 @@ def count_rows(engine: sa.Engine, *tables: sa.Table) -> list[int]:
 
 
 async def test_a_deleted_run_leaves_nothing_behind(serve: Serve, settings_of: SettingsOf, engine: sa.Engine) -> None:
-    """Answers, results, events and the run go; the dataset goes with the last run that uses it."""
+    """Answers, results, events and the run go; the dataset stays until it is deleted, when no run uses it."""
     async with serve() as client:
         dataset = await client.upload_dataset(answered(25), name="d")
         first, second = [await finished(client, settings_of(), dataset) for _ in range(2)]
         check = await client.delete_run(first.run_id, validate_only=True)
-        assert (check.row_count, check.dataset_removed) == (25, False)
+        assert check.row_count == 25
         assert check.size_bytes > 25 * 100
         assert (await client.get_run(first.run_id)).state is RunState.COMPLETED
         assert await client.delete_run(first.run_id) == check
@@ -377,9 +378,9 @@ async def test_a_deleted_run_leaves_nothing_behind(serve: Serve, settings_of: Se
         assert [run.run_id for run in await client.list_runs()] == [second.run_id]
         assert len([row async for row in client.list_rows(second.run_id)]) == 25
         assert count_rows(engine, schema.results, schema.answers, schema.dataset_cases) == [25, 25, 25]
-        last = await client.delete_run(second.run_id)
-        assert last.dataset_removed
-        assert last.size_bytes > check.size_bytes
+        await client.delete_run(second.run_id)
+        assert count_rows(engine, *OWNED, schema.datasets, schema.dataset_cases) == [0] * 6 + [1, 25]
+        await client.delete_dataset(dataset.dataset_id)
         assert count_rows(engine, *OWNED, schema.datasets, schema.dataset_cases) == [0] * 8
         again = await client.upload_dataset(answered(25), name="d")
         assert (await finished(client, settings_of(), again)).counts.passed == 25
@@ -430,10 +431,10 @@ async def test_an_unknown_run_is_answered_without_the_name_of_another(serve: Ser
             assert run.run_id not in refused.value.message.replace(typed, "")
 
 
-async def fill(database: Database, rows: int) -> PendingDeletion:
-    """Store the rows of a deleted run."""
+async def fill(database: Database, rows: int) -> list[PendingDeletion]:
+    """Store the rows of a deleted run and the cases of a deleted dataset."""
 
-    def change(connection: sa.Connection) -> PendingDeletion:
+    def change(connection: sa.Connection) -> list[PendingDeletion]:
         keys = [{"run_id": "r", "case_index": i // 2, "repeat": i % 2 + 1} for i in range(rows)]
         values = {"case_id": "c", "category": "", "status": "success", "reason": "", "scores_json": "[]"}
         connection.execute(
@@ -447,8 +448,9 @@ async def fill(database: Database, rows: int) -> PendingDeletion:
         )
         cases = [(f"c{i}", "{}") for i in range(rows)]
         datasets.add_cases(connection, "u", 0, cases)
-        connection.execute(schema.deletions.insert().values(run_id="r", upload_id="u", created_at="t"))
-        return deletions.PendingDeletion("r", "u")
+        connection.execute(schema.deletions.insert().values(run_id="r", created_at="t"))
+        connection.execute(schema.deletions.insert().values(upload_id="u", created_at="t"))
+        return [deletions.PendingDeletion(run_id="r"), deletions.PendingDeletion(upload_id="u")]
 
     return await database.write(change)
 
@@ -457,7 +459,7 @@ async def test_a_page_of_a_run_that_is_being_deleted_is_not_found(open_store: Ca
     """A deletion that begins between the check of the run and the read of its rows, of which some are there still."""
     store = open_store()
     try:
-        pending = await fill(store, 3)
+        pending, _ = await fill(store, 3)
         with pytest.raises(NotFoundError, match="was deleted"):
             await store.read(lambda c: history.read_page(c, LOCAL, pending.run_id, RowQuery(), None, 2))
     finally:
@@ -468,10 +470,10 @@ async def test_no_transaction_removes_many_rows(open_store: Callable[[], Databas
     """However large a run is, each transaction removes a bounded number of its rows, through an index."""
     database = open_store()
     try:
-        pending = await fill(database, 1001)
         removed = []
-        while gone := await database.write(lambda c: deletions.remove_some(c, pending, 100)):
-            removed.append(gone)
+        for pending in await fill(database, 1001):
+            while gone := await database.write(lambda c: deletions.remove_some(c, pending, 100)):  # noqa: B023
+                removed.append(gone)
     finally:
         database.close()
     assert removed == ([100] * 10 + [1]) * 4
@@ -486,7 +488,7 @@ async def test_others_write_between_two_batches(open_store: Callable[[], Databas
     database = open_store()
     try:
         deleter = Deleter(database, batch_rows=50)
-        deleting = asyncio.ensure_future(deleter.finish(await fill(database, 1000)))
+        deleting = asyncio.ensure_future(deleter.finish((await fill(database, 1000))[0]))
         left = sa.select(sa.func.count()).select_from(schema.answers)
         seen = set()
         while not deleting.done():
@@ -503,7 +505,7 @@ async def test_an_interrupted_deletion_goes_on_with_the_next_start(
     """What a stop leaves of a deleted run goes when the orchestrator is there again."""
     database = open_store()
     try:
-        pending = await fill(database, 300)
+        pending, _ = await fill(database, 300)
         await database.write(lambda c: deletions.remove_some(c, pending, 100))
     finally:
         database.close()
@@ -513,19 +515,18 @@ async def test_an_interrupted_deletion_goes_on_with_the_next_start(
 
 
 async def test_a_dataset_that_a_new_run_uses_stays(serve: Serve, settings_of: SettingsOf) -> None:
-    """A run that is created while the last other run of its dataset is deleted either runs or is told to upload."""
+    """A run that is created while its dataset is deleted either runs, and the dataset stays, or is told to upload."""
     async with serve() as client:
         for _ in range(5):
             dataset = await client.upload_dataset(answered(5), name="d")
-            old = await finished(client, settings_of(), dataset)
             made, gone = await asyncio.gather(
-                client.create_run(settings_of(), dataset.dataset_id), client.delete_run(old.run_id),
+                client.create_run(settings_of(), dataset.dataset_id), client.delete_dataset(dataset.dataset_id),
                 return_exceptions=True,
             )  # fmt: skip
-            assert not isinstance(gone, BaseException)
             if isinstance(made, NotFoundError):
                 assert made.reason == "DATASET_NOT_FOUND"
                 continue
+            assert isinstance(gone, WrongStateError)
             assert not isinstance(made, BaseException)
             async for _event in client.watch_run(made.run_id):
                 pass

@@ -59,7 +59,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
     def fill(connection: sa.Connection) -> None:
         cases = [(f"c{index}", datasets.case_text(Case(f"c{index}", (Turn("q"),)))) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, cases)
-        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", CASES))
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", CASES))
         for variant, run_id in RUNS.items():
             spec = dataclasses.asdict(settings_for(variant))
             record = RunRecord(run_id, f"q-{run_id}", "h", spec, "d", CASES * REPEATS, "0.1.0",

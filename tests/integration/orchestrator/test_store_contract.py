@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.store.shards.shards import Shard
 
-DATASET = DatasetRef("d", "names", "plain/json", 3)
+DATASET = DatasetRef("d", "names", 3)
 
 
 def record(run_id: str = "r", request_id: str = "q", **changes: Any) -> RunRecord:
@@ -190,11 +190,11 @@ async def test_equal_datasets_are_stored_once(store: Database) -> None:
     """Uploads of equal cases that end at the same time become one dataset; the others' cases go."""
     for upload in range(4):
         await store.write(lambda c, u=upload: datasets.add_cases(c, f"u{u}", 0, [("c", "{}")]))  # type: ignore[misc]
-    new = DatasetRef("same", "n", "f", 1)
-    ended = await asyncio.gather(
+    new = DatasetRef("same", "n", 1)
+    await asyncio.gather(
         *(store.write(lambda c, u=upload: datasets.finish_upload(c, LOCAL, f"u{u}", new)) for upload in range(4))  # type: ignore[misc]
     )
-    assert set(ended) == {new}
+    assert await store.read(lambda c: datasets.get_dataset(c, LOCAL.team, "same")) == new
     count = sa.select(sa.func.count()).select_from(schema.dataset_cases).where(schema.dataset_cases.c.case_id == "c")
     assert await store.read(lambda c: c.execute(count).scalar()) == 1
 
@@ -262,7 +262,7 @@ async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) ->
 
     def put(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "v\0", 0, [("c\0", datasets.case_text(Case("c\0", (Turn("q\0"),))))])
-        datasets.finish_upload(connection, LOCAL, "v\0", DatasetRef("d\0", "n\0", "f\0", 1))
+        datasets.finish_upload(connection, LOCAL, "v\0", DatasetRef("d\0", "n\0", 1))
         runs.create_run(connection, record("run\0", "request\0", spec={"name": "n\0"}, dataset_id="d\0"))
         results.put_rows(connection, "run\0", [AnswerRecord(0, 1, 0, response)], [bad], {})
         runs.change_state(connection, "run\0", RunState.PAUSED, reason="because\0", summary={"s": "\0"})

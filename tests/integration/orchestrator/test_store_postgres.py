@@ -24,7 +24,7 @@ from assay.storage.postgres_errors import sentence
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.revisions import HEAD_REVISION, TABLES
-from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs import dataset_versions, datasets, runs
 from assay_orchestrator.store.runs.runs import RunRecord
 
 if TYPE_CHECKING:
@@ -55,8 +55,9 @@ def wait_until_blocked(admin: psycopg.Connection[Any], name: str = "assay-orches
 async def test_several_orchestrators_share_a_database(store: PostgresDatabase, postgres_url: str) -> None:
     """One that comes later finds the tables there, and what either writes the other reads."""
     with closing(PostgresDatabase(postgres_url, TABLES)) as other:
+        await store.write(lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 1, 't', 'local')")))
         await store.write(
-            lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')"))
+            lambda c: c.execute(sa.text("INSERT INTO dataset_names VALUES ('local', 'n', 'd', 't', 't', 'f')"))
         )
         found = await other.read(lambda c: datasets.get_dataset(c, LOCAL.team, "d"))
         assert found is not None
@@ -137,26 +138,26 @@ async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: 
 
     def change(connection: sa.Connection) -> None:
         nonlocal tries
-        connection.execute(sa.text("UPDATE datasets SET name = name || '+mine'"))
+        connection.execute(sa.text("UPDATE dataset_names SET name = name || '+mine'"))
         tries += 1
         is_standing.set()
         assert others_are_done.wait(60)
-        connection.execute(sa.text("UPDATE datasets SET format = format || '+mine'"))
+        connection.execute(sa.text("UPDATE dataset_names SET note = note || '+mine'"))
 
     with closing(PostgresDatabase(url, TABLES)) as store, closing(PostgresDatabase(postgres_url, TABLES)) as other:
+        await store.write(lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 1, 't', 'local')")))
         await store.write(
-            lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')"))
+            lambda c: c.execute(sa.text("INSERT INTO dataset_names VALUES ('local', 'n', 'd', 't', 't', 'f')"))
         )
         standing = asyncio.ensure_future(store.write(change))
         await asyncio.to_thread(is_standing.wait)
         theirs = asyncio.ensure_future(
-            other.write(lambda c: c.execute(sa.text("UPDATE datasets SET name = name || '+theirs'")))
+            other.write(lambda c: c.execute(sa.text("UPDATE dataset_names SET name = name || '+theirs'")))
         )
         theirs.add_done_callback(lambda _: others_are_done.set())
         await asyncio.gather(theirs, standing)
-        found = await store.read(lambda c: datasets.get_dataset(c, LOCAL.team, "d"))
-    assert found is not None
-    assert (found.name, found.format, tries) == ("n+theirs+mine", "f+mine", 2)
+        found = await store.read(lambda c: dataset_versions.get_stored(c, LOCAL, "d"))
+    assert (found.name, found.note, tries) == ("n+theirs+mine", "f+mine", 2)
 
 
 async def test_a_statement_that_takes_too_long_is_stopped(postgres_url: str) -> None:

@@ -432,7 +432,7 @@ async def test_a_team_whose_retention_fails_holds_up_no_other(tmp_path: Path, se
 async def test_retention_deletes_runs_that_ended_long_ago(
     tmp_path: Path, database_url: str, settings_of: SettingsOf, engine: sa.Engine
 ) -> None:
-    """Old runs go, with an entry in the audit; baselines, newer runs and those of other teams stay."""
+    """Old runs go, then old datasets without runs; baselines, newer runs and datasets, and other teams' stay."""
     async with shared_installation(tmp_path, database_url=database_url) as shared:
         member = await fill(shared, "alpha", settings_of())
         await fill(shared, "beta", settings_of())
@@ -440,6 +440,11 @@ async def test_retention_deletes_runs_that_ended_long_ago(
         with engine.begin() as connection:
             old = schema.runs.c.state == RunState.COMPLETED.value
             connection.execute(schema.runs.update().where(old).values(ended_at="2020-01-01T00:00:00.000Z"))
+        unused = [await member.upload_dataset(cases_of("alpha", count)[-1:], name="unused") for count in (2, 3)]
+        with engine.begin() as connection:
+            names = schema.dataset_names
+            old = names.c.dataset_id != unused[1].dataset_id
+            connection.execute(names.update().where(old).values(uploaded_at="2020-01-01T00:00:00.000Z"))
         dataset = await member.upload_dataset(cases_of("alpha"), name="new")
         new = await member.create_run(settings_of(), dataset.dataset_id)
         await await_end(member, new.run_id)
@@ -452,6 +457,9 @@ async def test_retention_deletes_runs_that_ended_long_ago(
                 return {team: rows_of(connection, team)["runs"] for team in ("alpha", "beta")}
 
         assert await until(counted, lambda counts: counts["alpha"] == 3) == {"alpha": 3, "beta": 4}
+        await until(lambda: member.list_datasets(name="unused"), lambda stored: len(stored) == 1)
+        left = [await member.get_dataset(stored.dataset_id) for stored in (unused[1], dataset)]
+        assert [stored.run_count for stored in left] == [0, 3]
         for run_id in (new.run_id, baseline.run_id):
             assert (await member.get_run(run_id)).state is RunState.COMPLETED
         log = await shared.database.read(

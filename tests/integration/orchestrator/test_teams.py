@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 A, B = Scope("a"), Scope("b")
 AT = "2026-05-01T00:00:00.000Z"
-DATASET = DatasetRef("d", "names", "plain/json", 1)
+DATASET = DatasetRef("d", "names", 1)
 RECORDED = AgentResponse(AgentStatus.SUCCESS, text="yes")
 CASES = [Case(f"c{n}", (Turn("?", references=("yes",)),), recordings=((RECORDED,),)) for n in range(3)]
 
@@ -141,7 +141,10 @@ async def test_nothing_of_another_team_is_changed(store: Database) -> None:
     assert await store.read(lambda c: runs.load_run(c, "run-b")) == before
     pending = await store.write(lambda c: deletions.begin_deletion(c, A, "run-a"))
     assert pending is not None
-    assert pending.upload_id == "u-a"
+    await store.write(lambda c: deletions.begin_dataset_deletion(c, A, "d"))
+    with pytest.raises(NotFoundError):
+        await store.write(lambda c: deletions.begin_dataset_deletion(c, A, "d"))
+    assert await store.read(lambda c: datasets.get_dataset(c, A.team, "d")) is None
     assert await store.read(lambda c: datasets.get_dataset(c, B.team, "d")) is not None
     assert len(await store.read(lambda c: datasets.read_cases(c, "run-b", 0, 9))) == 1
 
@@ -260,7 +263,8 @@ async def test_teams_neither_see_nor_reuse_what_others_have(serve_teams: ServeTe
         assert other != own
         assert [run.run_id for run in await second.list_runs()] == [other]
         assert await first.list_runs(where=f"run:{other}") == []
-        assert (await first.delete_run(own)).dataset_removed
+        await first.delete_run(own)
+        await first.delete_dataset(dataset_id)
         assert len([row async for row in second.list_rows(other)]) == len(CASES)
 
 

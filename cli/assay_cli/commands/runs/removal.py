@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,12 @@ from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options.cases import find_run
 from assay_cli.options.shared import connect, json_client_options, parse_period, run_async
 from assay_cli.output.documents import print_document
-from assay_cli.output.terminal import table
+from assay_cli.output.terminal import size_text, table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
 
+    from assay.client.client import Client
     from assay.model.run import Deletion, Run
 
 _ENDED = ("completed", "failed", "cancelled")
@@ -67,8 +68,8 @@ class _Deletion:
 def delete(run_ids: tuple[str, ...], yes: bool, with_baselines: bool, server: str | None, as_json: bool) -> int:
     """Delete ended or paused runs: their answers, results and events.
 
-    A dataset is deleted with the last run that uses it. Deleted data cannot be restored. The baseline of a deleted run
-    points to no run until `assay baseline set` names another.
+    Datasets stay: see `assay datasets delete`. Deleted data cannot be restored. The baseline of a deleted run points to
+    no run until `assay baseline set` names another.
 
     \b
         assay runs delete triage-20261121-075547-8e0354
@@ -79,8 +80,6 @@ def delete(run_ids: tuple[str, ...], yes: bool, with_baselines: bool, server: st
             named = [await find_run(client, run_id) for run_id in run_ids]
             runs = [await client.get_run(run_id, partial=False) for run_id in dict.fromkeys(named)]
             deletions = [_Deletion(run, await client.delete_run(run.run_id, validate_only=True)) for run in runs]
-            if len(deletions) > 1:
-                deletions = _with_shared_datasets(deletions, await client.list_runs(_MOST_RUNS))
             click.echo(_shown(deletions), err=as_json)
             for line in _named_by_baselines(deletions, "it is deleted too"):
                 click.echo(line, err=as_json)
@@ -129,7 +128,7 @@ def prune(
     """Delete old runs by age, number or both, after listing them with the space to be freed.
 
     The age of a run counts from its end, or from its creation while it is paused. Runs that a baseline points to are
-    kept.
+    kept. A dataset is deleted with its last run.
 
     \b
         assay runs prune --older-than 30d --dry-run
@@ -145,20 +144,21 @@ def prune(
             checked: list[_Deletion] = []
             for run in chosen:
                 checked += await _unless_changed(run, client.delete_run(run.run_id, validate_only=True))
-            deletions = _with_shared_datasets([entry for entry in checked if not entry.deletion.baselines], stored)
-            click.echo(_shown(deletions) if deletions or not checked else "no run to delete", err=as_json)
+            deletions = [entry for entry in checked if not entry.deletion.baselines]
+            unused = _left_without_runs(deletions, stored)
+            click.echo(_shown(deletions, unused) if deletions or not checked else "no run to delete", err=as_json)
             for line in _named_by_baselines(checked, "it is kept"):
                 click.echo(line, err=as_json)
             if dry_run or not deletions:
                 if as_json:
-                    _print_json(deletions, deleted=not dry_run)
+                    _print_json(deletions, unused, deleted=not dry_run)
                 return 0
             if (status := _refused(deletions, yes)) is not None:
                 return status
             gone: list[_Deletion] = []
             for entry in deletions:
                 gone += await _unless_changed(entry.run, client.delete_run(entry.run.run_id))
-            _report(gone, as_json=as_json)
+            _report(gone, await _delete_unused(client, unused), as_json=as_json)
         return 0
 
     return run_async(main())
@@ -175,20 +175,27 @@ def _chosen(
     return [run for run in chosen if datetime.fromisoformat(run.ended_at or run.created_at) < limit]
 
 
-def _with_shared_datasets(deletions: Sequence[_Deletion], stored: Sequence[Run]) -> list[_Deletion]:
-    """Mark the datasets that only runs to be deleted use.
-
-    The server checks every run by itself, while the other runs still use the dataset.
-    """
+def _left_without_runs(deletions: Sequence[_Deletion], stored: Sequence[Run]) -> list[str]:
+    """Return the datasets that only runs to be deleted use."""
     going = {entry.run.run_id for entry in deletions}
     used = {run.dataset.dataset_id for run in stored if run.run_id not in going}
-    last_users = {entry.run.dataset.dataset_id: entry.run.run_id for entry in deletions}
-    return [
-        replace(entry, deletion=replace(entry.deletion, dataset_removed=True))
-        if entry.run.dataset.dataset_id not in used and last_users[entry.run.dataset.dataset_id] == entry.run.run_id
-        else entry
-        for entry in deletions
-    ]
+    own = dict.fromkeys(entry.run.dataset.dataset_id for entry in deletions)
+    return [dataset_id for dataset_id in own if dataset_id not in used]
+
+
+async def _delete_unused(client: Client, dataset_ids: Sequence[str]) -> list[str]:
+    """Delete datasets, and return those that no new run uses."""
+    from assay.errors import NotFoundError, WrongStateError
+
+    gone = []
+    for dataset_id in dataset_ids:
+        try:
+            await client.delete_dataset(dataset_id)
+        except (NotFoundError, WrongStateError) as problem:
+            click.echo(f"skipped: {problem.message}", err=True)
+        else:
+            gone.append(dataset_id)
+    return gone
 
 
 async def _unless_changed(run: Run, deleting: Awaitable[Deletion]) -> list[_Deletion]:
@@ -216,14 +223,14 @@ def _refused(deletions: Sequence[_Deletion], yes: bool) -> int | None:
     return EXIT_INTERRUPTED
 
 
-def _report(gone: Sequence[_Deletion], *, as_json: bool) -> None:
+def _report(gone: Sequence[_Deletion], dataset_ids: Sequence[str] = (), *, as_json: bool) -> None:
     if as_json:
-        _print_json(gone, deleted=True)
+        _print_json(gone, dataset_ids, deleted=True)
     else:
-        click.echo(f"deleted {_summed(gone)}")
+        click.echo(f"deleted {_summed(gone, dataset_ids)}")
 
 
-def _shown(deletions: Sequence[_Deletion]) -> str:
+def _shown(deletions: Sequence[_Deletion], dataset_ids: Sequence[str] = ()) -> str:
     if not deletions:
         return "no run is that old"
     rows = [("run", "state", "rows", "size", "created", "dataset")]
@@ -232,13 +239,13 @@ def _shown(deletions: Sequence[_Deletion]) -> str:
             entry.run.run_id,
             entry.run.state.value,
             f"{entry.deletion.row_count:,}",
-            _size(entry.deletion.size_bytes),
+            size_text(entry.deletion.size_bytes),
             entry.run.created_at[:19].replace("T", " "),
-            f"{_dataset(entry.run)}{', deleted too' if entry.deletion.dataset_removed else ''}",
+            f"{_dataset(entry.run)}{', deleted too' if entry.run.dataset.dataset_id in dataset_ids else ''}",
         )
         for entry in deletions
     ]
-    return f"{table(rows)}\nto be deleted: {_summed(deletions)}; written reports are kept"
+    return f"{table(rows)}\nto be deleted: {_summed(deletions, dataset_ids)}; written reports are kept"
 
 
 def _named_by_baselines(deletions: Sequence[_Deletion], fate: str) -> Iterator[str]:
@@ -251,38 +258,24 @@ def _named_by_baselines(deletions: Sequence[_Deletion], fate: str) -> Iterator[s
 
 
 def _dataset(run: Run) -> str:
-    # A dataset is named after the first file with these cases; a run knows its own file.
     return run.spec.dataset.file if run.spec.dataset is not None else run.dataset.name
 
 
-def _summed(deletions: Sequence[_Deletion]) -> str:
+def _summed(deletions: Sequence[_Deletion], dataset_ids: Sequence[str]) -> str:
     rows = sum(entry.deletion.row_count for entry in deletions)
-    datasets = sum(entry.deletion.dataset_removed for entry in deletions)
-    more = f" and {datasets} dataset{'s' if datasets > 1 else ''} that no other run uses" if datasets else ""
-    size = _size(sum(entry.deletion.size_bytes for entry in deletions))
-    return f"{count_text(len(deletions), 'run')} with {count_text(rows, 'row')}{more}: about {size}"
+    size = size_text(sum(entry.deletion.size_bytes for entry in deletions))
+    more = f", and {count_text(len(dataset_ids), 'dataset')} that no other run uses" if dataset_ids else ""
+    return f"{count_text(len(deletions), 'run')} with {count_text(rows, 'row')}: about {size}{more}"
 
 
-def _print_json(deletions: Sequence[_Deletion], *, deleted: bool) -> None:
+def _print_json(deletions: Sequence[_Deletion], dataset_ids: Sequence[str], *, deleted: bool) -> None:
     runs = [
         {
             "run_id": entry.run.run_id,
             "state": entry.run.state.value,
             "rows": entry.deletion.row_count,
             "size_bytes": entry.deletion.size_bytes,
-            "dataset_removed": entry.deletion.dataset_removed,
         }
         for entry in deletions
     ]
-    print_document("run-deletion", {"deleted": deleted, "runs": runs})
-
-
-def _size(count: int) -> str:
-    if count < 1024:
-        return f"{count} B"
-    size = float(count)
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
-        if size < 1024 or unit == "GiB":
-            return f"{size:.1f} {unit}"
-    raise AssertionError("the last unit takes everything")
+    print_document("run-deletion", {"deleted": deleted, "runs": runs, "datasets": list(dataset_ids)})

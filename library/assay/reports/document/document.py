@@ -142,8 +142,8 @@ def dataset_document(run: Run) -> dict[str, Any]:
     reading = run.spec.dataset
     return {
         **dataclasses.asdict(run.dataset),
-        # An equal dataset that was stored before, under another name and format, is kept in its place.
-        **({"name": reading.file, "format": reading.format} if reading else {}),
+        **({"name": reading.file} if reading else {}),
+        "format": reading.format if reading else None,
         "sha256": (reading.sha256 or None) if reading else None,
         "mapping": dict(reading.mapping) if reading else None,
         "skipped_count": reading.skipped_count if reading else None,

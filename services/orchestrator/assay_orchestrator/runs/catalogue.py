@@ -109,7 +109,7 @@ def _run(record: RunRecord, dataset: DatasetRef) -> Run:
     return Run(
         run_id=record.run_id,
         spec=SETTINGS.from_json(record.spec),
-        dataset=dataset,
+        dataset=dataclasses.replace(dataset, name=record.dataset_name),
         state=record.state,
         state_reason=record.state_reason,
         counts=RunCounts(

@@ -94,6 +94,7 @@ class Creation:
             request_hash=request_hash,
             spec=dataclasses.asdict(settings),
             dataset_id=dataset.dataset_id,
+            dataset_name=dataset.name,
             total_count=dataset.case_count * settings.repeats,
             assay_version=__version__,
             created_at=now(),

@@ -1,4 +1,4 @@
-"""Deletion of runs: removes the rows in batches, between other writes."""
+"""Deletion of runs and datasets: removes their rows in batches, between other writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Deleter:
-    """Removes the rows of deleted runs, one run at a time.
+    """Removes the rows of deleted runs and the cases of deleted datasets, one at a time.
 
     The store records pending deletions: the next start continues a deletion that a stop or a full disk interrupted.
 
@@ -41,7 +41,7 @@ class Deleter:
             self._start(pending)
 
     async def finish(self, pending: PendingDeletion) -> None:
-        """Remove the rows of a deleted run; cancelling the call does not stop the removal.
+        """Remove the rows of a deletion; cancelling the call does not stop the removal.
 
         Raises:
             StorageError: The store cannot be written; the next start removes the rest.
@@ -55,7 +55,7 @@ class Deleter:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _start(self, pending: PendingDeletion) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._remove(pending), name=f"deletion of {pending.run_id}")
+        task = asyncio.create_task(self._remove(pending), name=f"deletion of {pending.run_id or pending.upload_id}")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -281,7 +281,7 @@ class RunManager:
         return await self.get(scope, run_id)
 
     async def delete(self, scope: Scope, run_id: str, *, validate_only: bool, with_baselines: bool) -> Deletion:
-        """Remove a run with all its rows, and its dataset if no other run uses it.
+        """Remove a run with all its rows; its dataset stays.
 
         Args:
             scope: The scope of the caller.
@@ -306,8 +306,9 @@ class RunManager:
         return deletion
 
     async def finish_deletion(self, pending: deletions.PendingDeletion) -> None:
-        """Remove the rows of a run whose deletion has begun."""
-        await self.drop(pending.run_id, "deleted")
+        """Remove the rows of a run, or the cases of a dataset, whose deletion has begun."""
+        if pending.run_id:
+            await self.drop(pending.run_id, "deleted")
         await self._deleter.finish(pending)
 
     async def drop(self, run_id: str, why: str) -> None:

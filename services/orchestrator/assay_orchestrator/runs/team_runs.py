@@ -58,5 +58,5 @@ class TeamRuns:
             await self._manager.drop(run_id, "deleted with its team")
 
     async def finish_deletion(self, pending: PendingDeletion) -> None:
-        """Remove the rows of a run deleted by retention."""
+        """Remove the rows of a run, or the cases of a dataset, deleted by retention."""
         await self._manager.finish_deletion(pending)

@@ -1,4 +1,4 @@
-"""Background upkeep of teams: removes deleted teams, and runs past their retention."""
+"""Background upkeep of teams: removes deleted teams, and runs and datasets past their retention."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from assay.errors import AssayError
+from assay.errors import AssayError, NotFoundError, WrongStateError
 from assay.identity.audit import AuditEntry
 from assay.model.scope import Scope
 from assay.process.failpoints import failpoint
@@ -158,12 +158,14 @@ class Upkeep:
         await self._database.write(note)
 
     async def _retain(self, record: TeamRecord) -> None:
-        """Delete the runs past a team's retention."""
+        """Delete the runs past a team's retention, then the datasets that no run uses and none was uploaded since."""
         scope = Scope(record.team)
         if record.keep_runs_days:
             before = now(-record.keep_runs_days * _DAY_S)
             for run_id in await self._database.read(lambda c: retention.list_old_runs(c, scope, before)):
                 await self._retire(scope, run_id)
+            for dataset_id in await self._database.read(lambda c: retention.list_old_datasets(c, scope, before)):
+                await self._retire_dataset(scope, dataset_id)
         if record.keep_audit_days:
             audit_before = now(-record.keep_audit_days * _DAY_S)
             await self._database.write(lambda c: audit.remove_before(c, record.team, audit_before))
@@ -181,6 +183,19 @@ class Upkeep:
         if pending is not None:
             _log.info("deleted run after its retention: team=%s run=%s", scope.team, run_id)
             await self._runs.finish_deletion(pending)
+
+    async def _retire_dataset(self, scope: Scope, dataset_id: str) -> None:
+        def begin(connection: sa.Connection) -> deletions.PendingDeletion:
+            pending = deletions.begin_dataset_deletion(connection, scope, dataset_id)
+            audit.append(connection, AuditEntry(scope.team, "delete-dataset", dataset_id, actor_name="retention"))
+            return pending
+
+        try:
+            pending = await self._database.write(begin)
+        except (NotFoundError, WrongStateError):
+            return  # it was deleted, or a run was created over it, after the datasets were listed
+        _log.info("deleted dataset after its retention: team=%s dataset=%s", scope.team, dataset_id)
+        await self._runs.finish_deletion(pending)
 
 
 def _age_s(moment: str) -> float:

@@ -1,4 +1,4 @@
-"""DatasetService on the wire: checks, hashes and stores a dataset as it arrives."""
+"""DatasetService on the wire: checks, hashes and stores datasets as they arrive, lists and deletes them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
-import json
+import logging
 from typing import TYPE_CHECKING
 
 from assay.datasets.cases.case_rules import case_problems, excess
-from assay.errors import DatasetError, Problem, first_problems
+from assay.errors import DatasetError, Problem, WrongStateError, first_problems
+from assay.identity.audit import record_export
+from assay.model.labels import MAX_NOTE_CHARS
 from assay.model.limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
 from assay.model.run import DatasetRef
+from assay.model.stored_dataset import MAX_PARENTS, StoredDataset
 from assay.parsing.names import name_problem
 from assay.process.failpoints import failpoint
 from assay.v1 import case_pb2, dataset_pb2, dataset_pb2_grpc
-from assay.wire.case import case_from_wire
+from assay.wire.case import case_from_wire, case_to_wire
+from assay.wire.pages import MAX_PAGE_BYTES, first_page
 from assay.wire.run import DATASET
 from assay_orchestrator.identity.scopes import call_scope
-from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.removal import deletions
+from assay_orchestrator.store.runs import dataset_versions, datasets, runs
 from assay_orchestrator.store.teams import audit, quotas, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     import sqlalchemy as sa
 
@@ -31,23 +36,33 @@ if TYPE_CHECKING:
     from assay.model.scope import Scope
     from assay.rpc.access import Context
     from assay.storage.database import Database
+    from assay_orchestrator.runs.manager import RunManager
+    from assay_orchestrator.store.page_tokens import PageTokens
 
 _UPLOAD_BATCH = 500
 _MAX_PROBLEMS = 50
 _MAX_DATASET_NAME_CHARS = 4096  # the value is, or once was, a file's path
+_MAX_DATASET_ID_CHARS = 64
+_READ_CASES = 20  # at once: a case may be as large as a message
 _MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # a smaller message stays within the limit as JSON
+
+_log = logging.getLogger(__name__)
 
 
 class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
-    """Stores datasets.
+    """Stores, lists and deletes datasets.
 
     Args:
         database: The store.
+        tokens: Makes and reads page tokens.
+        manager: Removes the cases of deleted datasets.
         scope: The scope of every call; None takes the scope of each caller's identity.
     """
 
-    def __init__(self, database: Database, scope: Scope | None) -> None:
+    def __init__(self, database: Database, tokens: PageTokens, manager: RunManager, scope: Scope | None) -> None:
         self._database = database
+        self._tokens = tokens
+        self._manager = manager
         self._fixed_scope = scope
 
     async def UploadDataset(
@@ -64,6 +79,88 @@ class DatasetService(dataset_pb2_grpc.DatasetServiceServicer):
             return dataset_pb2.UploadDatasetResponse(dataset=DATASET.to_wire(await upload.finish()))
         finally:
             await upload.aclose()
+
+    async def GetDataset(
+        self, request: dataset_pb2.GetDatasetRequest, context: Context
+    ) -> dataset_pb2.GetDatasetResponse:
+        """Return one dataset."""
+        scope = call_scope(self._fixed_scope)
+        stored = await self._database.read(lambda c: dataset_versions.get_stored(c, scope, request.dataset_id))
+        return dataset_pb2.GetDatasetResponse(dataset=DATASET.to_wire(stored))
+
+    async def ListDatasets(
+        self, request: dataset_pb2.ListDatasetsRequest, context: Context
+    ) -> dataset_pb2.ListDatasetsResponse:
+        """Return a page of versions."""
+        scope = call_scope(self._fixed_scope)
+        query, count = ("ListDatasets", request.name), min(request.page_size or 50, 500)
+        position = await self._tokens.read(scope, query, request.page_token, (str, str, str))
+        after = None if position is None else (str(position[0]), str(position[1]), str(position[2]))
+        # One more than the page has: whether another page follows.
+        stored = await self._database.read(
+            lambda c: dataset_versions.list_stored(c, scope, request.name, after, count + 1)
+        )
+        page = first_page(map(DATASET.to_wire, stored[:count]))
+        token = ""
+        if len(page) < len(stored):
+            last = stored[len(page) - 1]
+            token = await self._tokens.make(scope, query, (last.uploaded_at, last.name, last.dataset_id))
+        return dataset_pb2.ListDatasetsResponse(datasets=page, next_page_token=token)
+
+    async def ListCases(self, request: dataset_pb2.ListCasesRequest, context: Context) -> dataset_pb2.ListCasesResponse:
+        """Return a page of cases."""
+        scope, query = call_scope(self._fixed_scope), ("ListCases", request.dataset_id)
+        position = await self._tokens.read(scope, query, request.page_token, (int,))
+        first, count = (0 if position is None else int(position[0])), min(request.page_size or 200, 1000)
+        stored, page = await self._database.read(lambda c: _case_page(c, scope, request.dataset_id, first, count))
+        if not request.page_token:
+            await record_export(request.dataset_id)
+        end = first + len(page)
+        token = await self._tokens.make(scope, query, (end,)) if end < stored.case_count else ""
+        return dataset_pb2.ListCasesResponse(cases=page, next_page_token=token)
+
+    async def DeleteDataset(
+        self, request: dataset_pb2.DeleteDatasetRequest, context: Context
+    ) -> dataset_pb2.DeleteDatasetResponse:
+        """Remove a dataset."""
+        scope = call_scope(self._fixed_scope)
+        stored = await self._database.read(lambda c: deletions.require_unused(c, scope, request.dataset_id))
+        if not request.validate_only:
+            pending = await self._database.write(
+                lambda c: deletions.begin_dataset_deletion(c, scope, request.dataset_id)
+            )
+            _log.info("deleted dataset: dataset=%s cases=%d", request.dataset_id, stored.case_count)
+            await self._manager.finish_deletion(pending)
+        return dataset_pb2.DeleteDatasetResponse(dataset=DATASET.to_wire(stored))
+
+
+def _case_page(
+    connection: sa.Connection, scope: Scope, dataset_id: str, first: int, count: int
+) -> tuple[StoredDataset, list[case_pb2.Case]]:
+    """Return a dataset and its cases from a position on: at most `count`, and as many as fit in a message.
+
+    Raises:
+        NotFoundError: The scope's team has no such dataset.
+        WrongStateError: A stored case cannot be read.
+    """
+    stored = dataset_versions.get_stored(connection, scope, dataset_id)
+    page: list[case_pb2.Case] = []
+    size = 0
+    while len(page) < count:
+        wanted = min(_READ_CASES, count - len(page))
+        rows = datasets.read_page(connection, scope, dataset_id, first + len(page), wanted)
+        for case_id, text in rows:
+            case = datasets.stored_case(case_id, text)
+            if case.problem:
+                raise WrongStateError(f"case {case_id} cannot be read ({case.problem[:500]}): upload the dataset again")
+            message = case_to_wire(case.case)
+            size += message.ByteSize()
+            if page and size > MAX_PAGE_BYTES:
+                return stored, page
+            page.append(message)
+        if len(rows) < wanted:
+            break
+    return stored, page
 
 
 class _Upload:
@@ -83,16 +180,9 @@ class _Upload:
     def begin(self, header: dataset_pb2.DatasetHeader) -> None:
         if self._header is not None or self._count:
             raise DatasetError([Problem("must come exactly once, first", "header")])
-        names = {"name": header.name, "format": header.format}
-        refusals = {
-            field: name_problem(name, _MAX_DATASET_NAME_CHARS, required=field == "name")
-            for field, name in names.items()
-        }
-        if problems := [Problem(problem, f"header.{field}") for field, problem in refusals.items() if problem]:
-            raise DatasetError(problems)
+        if problems := list(_header_problems(header)):
+            raise DatasetError(first_problems(problems, _MAX_PROBLEMS))
         self._header = header
-        # Equal cases under another name are another dataset: an answer must not reveal another client's name.
-        self._hash.update(json.dumps([header.name, header.format]).encode() + b"\n")
 
     async def add(self, messages: Sequence[case_pb2.Case]) -> None:
         if self._header is None:
@@ -122,26 +212,34 @@ class _Upload:
         datasets.add_cases(connection, self._upload_id, first, rows)
         failpoint("dataset.before_commit")
 
-    async def finish(self) -> DatasetRef:
+    async def finish(self) -> StoredDataset:
         if self._header is None or not self._count:
             raise DatasetError([Problem("must be followed by at least one case", "header")])
-        record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
-        scope = self._scope
+        header, scope = self._header, self._scope
         stored = await self._database.write(
             audit.recorded(
-                lambda c: self._finish(c, record), scope.call, lambda dataset: (scope.team, dataset.dataset_id)
+                lambda c: self._finish(c, header), scope.call, lambda dataset: (scope.team, dataset.dataset_id)
             )
         )
         failpoint("dataset.finished")
         self._finished = True
         return stored
 
-    def _finish(self, connection: sa.Connection, record: DatasetRef) -> DatasetRef:
+    def _finish(self, connection: sa.Connection, header: dataset_pb2.DatasetHeader) -> StoredDataset:
         tokens.require_not_deleted(connection, self._scope.team)
         runs.lock_creation(connection)  # of two simultaneous uploads, the second sees the rows of the first
-        stored = datasets.finish_upload(connection, self._scope, self._upload_id, record)
+        record = DatasetRef(self._hash.hexdigest()[:32], header.name, self._count)
+        datasets.finish_upload(
+            connection,
+            self._scope,
+            self._upload_id,
+            record,
+            size_bytes=self._size_bytes,
+            note=header.note,
+            parent_ids=header.parent_ids,
+        )
         quotas.require_bytes(connection, self._scope.team, 0)
-        return stored
+        return dataset_versions.get_stored(connection, self._scope, record.dataset_id)
 
     async def aclose(self) -> None:
         """Remove the rows of an interrupted upload."""
@@ -151,6 +249,19 @@ class _Upload:
     async def _discard(self, storing: asyncio.Future[None]) -> None:
         await asyncio.gather(storing, return_exceptions=True)
         await self._database.write(lambda c: datasets.discard_upload(c, self._upload_id))
+
+
+def _header_problems(header: dataset_pb2.DatasetHeader) -> Iterator[Problem]:
+    if problem := name_problem(header.name, _MAX_DATASET_NAME_CHARS):
+        yield Problem(problem, "header.name")
+    note = header.note.replace("\n", " ").replace("\t", " ")
+    if problem := name_problem(note, MAX_NOTE_CHARS, required=False):
+        yield Problem(problem, "header.note")
+    if len(header.parent_ids) > MAX_PARENTS:
+        yield Problem(f"has {len(header.parent_ids):,} ids, more than {MAX_PARENTS}", "header.parent_ids")
+    for index, parent_id in enumerate(header.parent_ids):
+        if problem := name_problem(parent_id, _MAX_DATASET_ID_CHARS):
+            yield Problem(problem, f"header.parent_ids[{index}]")
 
 
 def _cases(messages: Sequence[case_pb2.Case], first: int, problems: list[Problem]) -> list[Case]:

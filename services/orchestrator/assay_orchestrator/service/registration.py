@@ -50,8 +50,9 @@ def registrations(
     runs = RunService(database, tokens, manager, settings, stopping, scope)
     comparisons = ComparisonService(database, tokens, manager, scope)
     calibrations = CalibrationService(database, scope)
+    datasets = DatasetService(database, tokens, manager, scope)
     registering = (
-        partial(dataset_pb2_grpc.add_DatasetServiceServicer_to_server, DatasetService(database, scope)),
+        partial(dataset_pb2_grpc.add_DatasetServiceServicer_to_server, datasets),
         partial(run_pb2_grpc.add_RunServiceServicer_to_server, runs),
         partial(comparison_pb2_grpc.add_ComparisonServiceServicer_to_server, comparisons),
         partial(calibration_pb2_grpc.add_CalibrationServiceServicer_to_server, calibrations),

@@ -18,13 +18,30 @@ datasets = sa.Table(
     metadata,
     sa.Column("dataset_id", CleanString(64), nullable=False),
     sa.Column("upload_id", CleanString(64), nullable=False, unique=True),
-    sa.Column("name", CleanText, nullable=False),
-    sa.Column("format", CleanText, nullable=False),
     sa.Column("case_count", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("team", CleanString(64), nullable=False),
     sa.Column("stored_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.PrimaryKeyConstraint("team", "dataset_id"),
+)
+
+# The versions of each name: the one uploaded last is its current version.
+dataset_names = sa.Table(
+    "dataset_names",
+    metadata,
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("name", CleanText, nullable=False),
+    sa.Column("dataset_id", CleanString(64), nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("uploaded_at", sa.String(32), nullable=False),
+    sa.Column("note", CleanText, nullable=False, server_default=""),
+    sa.Column("parents_json", sa.Text, nullable=False, server_default="[]"),
+    sa.PrimaryKeyConstraint("team", "name", "dataset_id"),
+    sa.ForeignKeyConstraint(
+        ("team", "dataset_id"), ("datasets.team", "datasets.dataset_id"), name="fk_dataset_names_dataset"
+    ),
+    sa.Index("ix_dataset_names_uploaded_at", "team", "uploaded_at"),
+    sa.Index("ix_dataset_names_dataset_id", "team", "dataset_id"),
 )
 
 # Uploads that are not yet datasets.
@@ -81,6 +98,7 @@ runs = sa.Table(
     sa.Column("stop_json", sa.Text),
     sa.Column("removed_count", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("traceparent", sa.String(64), nullable=False, server_default=""),
+    sa.Column("dataset_name", CleanText, nullable=False, server_default=""),
     sa.Column("figures_json", sa.Text, nullable=False, server_default="{}"),
     # Last, so that SQLite reads the other columns without the pages that continue a long text.
     sa.Column("spec_json", sa.Text, nullable=False),
@@ -89,6 +107,7 @@ runs = sa.Table(
     sa.ForeignKeyConstraint(("team", "dataset_id"), ("datasets.team", "datasets.dataset_id"), name="fk_runs_dataset"),
     sa.Index("ix_runs_team_created_at", "team", "created_at"),
     sa.Index("ix_runs_group_id", "team", "group_id"),
+    sa.Index("ix_runs_dataset_id", "team", "dataset_id"),
 )
 
 baselines = sa.Table(
@@ -205,11 +224,12 @@ run_events = sa.Table(
 )
 
 
+# Deleted runs and datasets whose rows are still to be removed: of each, one of the two ids is set.
 deletions = sa.Table(
     "deletions",
     metadata,
-    sa.Column("run_id", CleanString(120), primary_key=True),
-    sa.Column("upload_id", CleanString(64)),
+    sa.Column("run_id", CleanString(120), primary_key=True, server_default=""),
+    sa.Column("upload_id", CleanString(64), primary_key=True, server_default=""),
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("team", CleanString(64), nullable=False, server_default=""),
 )

@@ -278,7 +278,10 @@ class SummaryView:
             ("labels", " ".join(f"{key}={value}" for key, value in (self.run.get("labels") or {}).items())),
             ("spec", self.run.get("spec_path")),
             ("preset", config.get("preset")),
-            ("dataset", f"{self.head['test_cases_path']} ({dataset['format']}, {size}{skipped})"),
+            (
+                "dataset",
+                f"{self.head['test_cases_path']} ({', '.join(filter(None, (dataset['format'], size)))}{skipped})",
+            ),
             ("dataset id", dataset["dataset_id"]),
             ("dataset SHA-256", dataset["sha256"]),
             ("selection", self.selection()),

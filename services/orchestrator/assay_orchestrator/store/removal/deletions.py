@@ -1,4 +1,4 @@
-"""Queries that delete runs: the run at once, its rows in batches, so that other writes do not wait long."""
+"""Queries that delete runs and datasets: each at once, its rows in batches, so that other writes do not wait long."""
 
 from __future__ import annotations
 
@@ -7,38 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from assay.errors import WrongStateError
 from assay.model.run import Deletion
 from assay.storage.times import now
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import dataset_versions, runs
 from assay_orchestrator.store.runs.run_conditions import is_at_rest, is_reached
 from assay_orchestrator.store.teams import audit, baselines, spending
 
 if TYPE_CHECKING:
     from assay.model.scope import Scope
+    from assay.model.stored_dataset import StoredDataset
     from assay_orchestrator.store.runs.runs import RunRecord
 
 _OWNED = (schema.score_values, schema.results, schema.answers, schema.row_history, schema.run_events)
 _SAMPLE_ROWS = 200
 _ROW_OVERHEAD_BYTES = 150
+_SHOWN_RUNS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDeletion:
-    """A deleted run whose rows are still to be removed.
+    """A deleted run or dataset whose rows are still to be removed.
 
     Args:
-        run_id: The run.
-        upload_id: The upload whose cases are removed too; None if another run uses the dataset.
+        run_id: The run; empty for a dataset.
+        upload_id: The upload with the cases of the dataset; empty for a run.
     """
 
-    run_id: str
-    upload_id: str | None
+    run_id: str = ""
+    upload_id: str = ""
 
 
 def begin_deletion(
     connection: sa.Connection, scope: Scope, run_id: str, *, with_baselines: bool = True
 ) -> PendingDeletion | None:
-    """Remove a run, and its dataset if no other run uses it, and record that their rows must follow.
+    """Remove a run, and record that its rows must follow.
 
     Returns:
         The pending deletion; None if there is no such run at rest.
@@ -48,47 +52,62 @@ def begin_deletion(
     """
     if not with_baselines:
         baselines.require_unnamed(connection, scope, run_id)
-    runs = schema.runs
+    table = schema.runs
     removed = connection.execute(
-        runs.delete()
-        .where(runs.c.run_id == run_id, is_reached(scope), is_at_rest())
-        .returning(runs.c.team, runs.c.dataset_id)
-    ).one_or_none()
+        table.delete().where(table.c.run_id == run_id, is_reached(scope), is_at_rest()).returning(table.c.team)
+    ).scalar_one_or_none()
     if removed is None:
         return None
     connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
     spending.forget_run(connection, run_id)
     connection.execute(schema.allotments.delete().where(schema.allotments.c.run_id == run_id))
-    # Stored with the run's removal: after a crash, the next start finds the rows that are left.
-    pending = PendingDeletion(run_id, _remove_unused(connection, *removed))
-    connection.execute(
-        schema.deletions.insert().values(
-            run_id=run_id, upload_id=pending.upload_id, created_at=now(), team=removed.team
-        )
-    )
+    pending = _record(connection, removed, PendingDeletion(run_id=run_id))
     audit.record(connection, scope.call, team=scope.team, resource=run_id)
-    if pending.upload_id is not None:
-        audit.record(connection, scope.call, team=scope.team, resource=removed.dataset_id, action="delete-dataset")
     return pending
 
 
-def _remove_unused(connection: sa.Connection, team: str, dataset_id: str) -> str | None:
-    table = schema.datasets
-    is_used = sa.exists().where(_uses(team, dataset_id))
-    try:
-        with connection.begin_nested():
-            upload_id: str | None = connection.execute(
-                table.delete()
-                .where(table.c.team == team, table.c.dataset_id == dataset_id, ~is_used)
-                .returning(table.c.upload_id)
-            ).scalar_one_or_none()
-    except sa.exc.IntegrityError:
-        return None  # a run of the dataset was created at the same moment
-    return upload_id
+def begin_dataset_deletion(connection: sa.Connection, scope: Scope, dataset_id: str) -> PendingDeletion:
+    """Remove a dataset and its versions, and record that its cases must follow.
+
+    Raises:
+        NotFoundError: The scope's team has no such dataset.
+        WrongStateError: Runs use it.
+    """
+    runs.lock_creation(connection)  # no run is created over it, and no equal upload ends, until the commit
+    require_unused(connection, scope, dataset_id)
+    names, table = schema.dataset_names, schema.datasets
+    connection.execute(names.delete().where(names.c.team == scope.team, names.c.dataset_id == dataset_id))
+    own = (table.c.team == scope.team, table.c.dataset_id == dataset_id)
+    upload_id = connection.execute(table.delete().where(*own).returning(table.c.upload_id)).scalar_one()
+    pending = _record(connection, scope.team, PendingDeletion(upload_id=upload_id))
+    audit.record(connection, scope.call, team=scope.team, resource=dataset_id)
+    return pending
 
 
-def _uses(team: str, dataset_id: str) -> sa.ColumnElement[bool]:
-    return sa.and_(schema.runs.c.team == team, schema.runs.c.dataset_id == dataset_id)
+def require_unused(connection: sa.Connection, scope: Scope, dataset_id: str) -> StoredDataset:
+    """Return a dataset that no run uses.
+
+    Raises:
+        NotFoundError: The scope's team has no such dataset.
+        WrongStateError: Runs use it.
+    """
+    dataset = dataset_versions.get_stored(connection, scope, dataset_id)
+    if not dataset.run_count:
+        return dataset
+    shown = dataset_versions.list_users(connection, scope, dataset_id, _SHOWN_RUNS)
+    count = "1 run" if dataset.run_count == 1 else f"{dataset.run_count:,} runs"
+    more = f" and {dataset.run_count - len(shown):,} more" if dataset.run_count > len(shown) else ""
+    raise WrongStateError(
+        f"dataset {dataset_id} is used by {count}: {', '.join(shown)}{more}; delete the runs first",
+        reason="DATASET_IN_USE",
+    )
+
+
+def _record(connection: sa.Connection, team: str, pending: PendingDeletion) -> PendingDeletion:
+    """Store a deletion with the removal that begins it: after a crash, the next start finds the rows that are left."""
+    values = {"run_id": pending.run_id, "upload_id": pending.upload_id, "created_at": now(), "team": team}
+    connection.execute(schema.deletions.insert().values(values))
+    return pending
 
 
 def list_pending(connection: sa.Connection) -> list[PendingDeletion]:
@@ -99,20 +118,21 @@ def list_pending(connection: sa.Connection) -> list[PendingDeletion]:
 
 
 def remove_some(connection: sa.Connection, pending: PendingDeletion, limit: int) -> int:
-    """Remove up to `limit` rows of a deleted run; after the last, remove the record of the deletion too.
+    """Remove up to `limit` rows of a deleted run or dataset; after the last, remove the record of the deletion too.
 
     Returns:
         The number of removed rows; 0 when the deletion is complete.
     """
-    owned = [(table, table.c.run_id, pending.run_id) for table in _OWNED]
-    if pending.upload_id is not None:
-        owned.append((schema.dataset_cases, schema.dataset_cases.c.upload_id, pending.upload_id))
-    for table, owner, value in owned:
-        removed = _remove_first(connection, table, owner == value, limit)
+    cases, table = schema.dataset_cases, schema.deletions
+    owned = [(cases, cases.c.upload_id == pending.upload_id)]
+    if pending.run_id:
+        owned = [(part, part.c.run_id == pending.run_id) for part in _OWNED]
+    for part, is_owned in owned:
+        removed = _remove_first(connection, part, is_owned, limit)
         # One table at a time, so that a transaction removes at most `limit` rows.
         if removed:
             return removed
-    connection.execute(schema.deletions.delete().where(schema.deletions.c.run_id == pending.run_id))
+    connection.execute(table.delete().where(table.c.run_id == pending.run_id, table.c.upload_id == pending.upload_id))
     return 0
 
 
@@ -130,8 +150,6 @@ def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnEl
 
 def estimate_deletion(connection: sa.Connection, scope: Scope, run: RunRecord) -> Deletion:
     """Return what deleting a run would remove; its size is extrapolated from its first rows."""
-    others = sa.select(sa.func.count()).select_from(schema.runs).where(_uses(run.team, run.dataset_id))
-    is_last = connection.execute(others).scalar_one() == 1
     row_bytes = sum(
         _mean_bytes(connection, table.c[column], table.c.run_id == run.run_id)
         for table, column in (
@@ -141,19 +159,7 @@ def estimate_deletion(connection: sa.Connection, scope: Scope, run: RunRecord) -
         )
     )
     size = run.finished_count * (row_bytes + 2 * _ROW_OVERHEAD_BYTES)
-    if is_last:
-        size += _dataset_bytes(connection, run)
-    return Deletion(run.finished_count, round(size), is_last, tuple(baselines.names_of(connection, scope, run.run_id)))
-
-
-def _dataset_bytes(connection: sa.Connection, run: RunRecord) -> float:
-    table = schema.datasets
-    dataset = connection.execute(
-        sa.select(table).where(table.c.team == run.team, table.c.dataset_id == run.dataset_id)
-    ).one()
-    cases = schema.dataset_cases
-    mean = _mean_bytes(connection, cases.c.case_json, cases.c.upload_id == dataset.upload_id)
-    return float(dataset.case_count * (mean + _ROW_OVERHEAD_BYTES))
+    return Deletion(run.finished_count, round(size), tuple(baselines.names_of(connection, scope, run.run_id)))
 
 
 def _mean_bytes(connection: sa.Connection, column: sa.Column[str], owned: sa.ColumnElement[bool]) -> float:

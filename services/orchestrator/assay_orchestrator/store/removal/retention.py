@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from assay.model.run import FINISHED_STATES
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import dataset_versions
 from assay_orchestrator.store.teams import tokens
 from assay_orchestrator.store.teams.tokens import TeamRecord
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from assay.model.scope import Scope
 
-_MOST_RUNS = 1_000  # per pass; the next pass continues
+_MOST_DELETED = 1_000  # per pass; the next pass continues
 
 _teams = schema.teams
 
@@ -54,4 +55,9 @@ def list_old_runs(connection: sa.Connection, scope: Scope, before: str) -> list[
         runs.c.ended_at < before,
         ~is_baseline,
     )
-    return list(connection.execute(query.order_by(runs.c.ended_at).limit(_MOST_RUNS)).scalars())
+    return list(connection.execute(query.order_by(runs.c.ended_at).limit(_MOST_DELETED)).scalars())
+
+
+def list_old_datasets(connection: sa.Connection, scope: Scope, before: str) -> list[str]:
+    """Return datasets of a scope that no run uses and that were last uploaded before a time."""
+    return dataset_versions.list_unused(connection, scope, before, _MOST_DELETED)

@@ -21,6 +21,7 @@ from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs.dataset_versions import move_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,44 +96,44 @@ def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[st
     return sorted(case_id for case_id, count in counts.items() if count > 1)
 
 
-def finish_upload(connection: sa.Connection, scope: Scope, upload_id: str, record: DatasetRef) -> DatasetRef:
-    """Turn a complete upload into a dataset of the scope's team; an equal dataset of the team is kept instead."""
-    stored = get_dataset(connection, scope.team, record.dataset_id)
-    if stored is None:
+def finish_upload(
+    connection: sa.Connection,
+    scope: Scope,
+    upload_id: str,
+    record: DatasetRef,
+    *,
+    size_bytes: int = 0,
+    note: str = "",
+    parent_ids: Sequence[str] = (),
+) -> None:
+    """Turn a complete upload into a dataset of the scope's team and move its name to the dataset.
+
+    An equal dataset of the team is kept in place of the upload.
+    """
+    if get_dataset(connection, scope.team, record.dataset_id) is not None:
+        discard_upload(connection, upload_id)
+    else:
         try:
             with connection.begin_nested():
-                connection.execute(_insert(scope.team, upload_id, record, size_of_upload(connection, upload_id)))
+                connection.execute(_insert(scope.team, upload_id, record, size_bytes))
         except sa.exc.IntegrityError:
-            stored = get_dataset(connection, scope.team, record.dataset_id)  # finished at the same moment
-            if stored is None:
+            if get_dataset(connection, scope.team, record.dataset_id) is None:
                 raise
+            discard_upload(connection, upload_id)  # an equal upload finished at the same moment
         else:
             _remove_unfinished(connection, upload_id)
-            return record
-    # The team has an equal dataset: its runs share one copy of the cases.
-    discard_upload(connection, upload_id)
-    return stored
+    move_name(connection, scope, record.name, record.dataset_id, note=note, parent_ids=parent_ids)
 
 
-def _insert(team: str, upload_id: str, record: DatasetRef, stored_bytes: int) -> sa.Insert:
+def _insert(team: str, upload_id: str, record: DatasetRef, size_bytes: int) -> sa.Insert:
     return schema.datasets.insert().values(
         team=team,
         dataset_id=record.dataset_id,
         upload_id=upload_id,
-        name=record.name,
-        format=record.format,
         case_count=record.case_count,
         created_at=now(),
-        stored_bytes=stored_bytes,
+        stored_bytes=size_bytes,
     )
-
-
-def size_of_upload(connection: sa.Connection, upload_id: str) -> int:
-    """Return the size of an upload's cases in bytes; in SQLite, in characters."""
-    cases = schema.dataset_cases.c
-    length = sa.func.octet_length if connection.dialect.name == "postgresql" else sa.func.length
-    size = sa.select(sa.func.coalesce(sa.func.sum(length(cases.case_json)), 0)).where(cases.upload_id == upload_id)
-    return int(connection.execute(size).scalar_one())
 
 
 def new_upload_id() -> str:
@@ -175,11 +176,33 @@ def _compact(moment: datetime) -> str:
 
 
 def get_dataset(connection: sa.Connection, team: str, dataset_id: str) -> DatasetRef | None:
-    """Return a dataset of a team, or None."""
-    table = schema.datasets
-    query = sa.select(table).where(table.c.team == team, table.c.dataset_id == dataset_id)
-    row = connection.execute(query).one_or_none()
-    return DatasetRef(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
+    """Return a dataset of a team under the name that it was last uploaded under, or None."""
+    table, names = schema.datasets, schema.dataset_names
+    newest = (
+        sa.select(names.c.name)
+        .where(names.c.team == table.c.team, names.c.dataset_id == table.c.dataset_id)
+        .order_by(names.c.uploaded_at.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = sa.select(table.c.case_count, newest.label("name"))
+    row = connection.execute(query.where(table.c.team == team, table.c.dataset_id == dataset_id)).one_or_none()
+    return DatasetRef(dataset_id, row.name or "", row.case_count) if row is not None else None
+
+
+def read_page(
+    connection: sa.Connection, scope: Scope, dataset_id: str, first_index: int, count: int
+) -> list[tuple[str, str]]:
+    """Return (case id, case text) pairs of up to `count` cases of a dataset from position `first_index` on."""
+    cases, table = schema.dataset_cases.c, schema.datasets.c
+    query = (
+        sa.select(cases.case_id, cases.case_json)
+        .join(schema.datasets, table.upload_id == cases.upload_id)
+        .where(table.team == scope.team, table.dataset_id == dataset_id, cases.case_index >= first_index)
+        .order_by(cases.case_index)
+        .limit(count)
+    )
+    return [(case_id, text) for case_id, text in connection.execute(query)]
 
 
 def read_cases(connection: sa.Connection, run_id: str, first_index: int, count: int) -> list[tuple[str, str]]:

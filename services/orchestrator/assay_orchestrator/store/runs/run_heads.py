@@ -27,7 +27,7 @@ class RunHead:
         labels: The spec's labels, likewise.
         fair_share: The name in its spec's `team`.
         group_id: Its group of variants; empty for none.
-        dataset: The name of its dataset.
+        dataset: The name of its dataset when it was created.
         verdict: The verdict of an ended run; empty for none, and if figures are not requested.
         figures: Its figures by name (`run_figures`), if requested, and the shares of its rows so far: pass_rate of the
             decided ones, agent_errors and interrupted of all.
@@ -56,8 +56,7 @@ def read_heads(connection: sa.Connection, scope: Scope, *, with_figures: bool) -
         scope: The scope of the reader.
         with_figures: Whether heads have the verdict and figures of ended runs.
     """
-    runs, datasets = schema.runs, schema.datasets
-    own_dataset = sa.and_(datasets.c.team == runs.c.team, datasets.c.dataset_id == runs.c.dataset_id)
+    runs = schema.runs
     query = (
         sa.select(
             runs.c.run_id,
@@ -70,7 +69,7 @@ def read_heads(connection: sa.Connection, scope: Scope, *, with_figures: bool) -
             runs.c.fair_share,
             runs.c.group_id,
             runs.c.dataset_id,
-            datasets.c.name.label("dataset"),
+            runs.c.dataset_name.label("dataset"),
             (runs.c.figures_json if with_figures else sa.literal("{}")).label("figures"),
             runs.c.total_count,
             runs.c.passed_count,
@@ -78,7 +77,6 @@ def read_heads(connection: sa.Connection, scope: Scope, *, with_figures: bool) -
             runs.c.agent_error_count,
             runs.c.interrupted_count,
         )
-        .join(datasets, own_dataset)
         .where(is_reached(scope))
         .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
     )

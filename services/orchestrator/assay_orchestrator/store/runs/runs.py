@@ -48,6 +48,7 @@ class RunRecord:
         fair_share: The name in its spec's `team`, under which it shares the workers.
         group_id: The group of runs that advance together; empty for none.
         traceparent: The span of the call that created it; empty if none was recorded.
+        dataset_name: The name of its dataset when it was created.
     """
 
     run_id: str
@@ -79,6 +80,7 @@ class RunRecord:
     group_id: str = ""
     traceparent: str = ""
     interrupted_count: int = 0
+    dataset_name: str = ""
 
     @property
     def finished(self) -> bool:
@@ -115,7 +117,7 @@ def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bo
         if datasets.get_dataset(connection, run.team, run.dataset_id) is not None:
             raise
         raise NotFoundError(
-            f"dataset {run.dataset_id!r} has just been deleted with its last run: upload it again",
+            f"dataset {run.dataset_id!r} has just been deleted: upload it again",
             reason="DATASET_NOT_FOUND",
         ) from None
     return run, True

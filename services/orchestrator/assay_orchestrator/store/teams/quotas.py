@@ -257,7 +257,7 @@ _USES: Mapping[Quota, Callable[[sa.Connection, str], int]] = {
 HELPS = {
     Quota.ACTIVE_RUNS: "wait until a run has ended, or pause one",
     Quota.CONCURRENT_QUESTIONS: "wait until questions have ended",
-    Quota.STORED_BYTES: "delete runs",
+    Quota.STORED_BYTES: "delete runs or datasets",
     Quota.REQUESTS_PER_MINUTE: "try again in the next minute",
     Quota.TOKENS_PER_DAY: "wait until midnight UTC",
     Quota.MONEY_PER_MONTH: "wait until the next month (UTC)",

@@ -2,7 +2,7 @@ CREATE VIEW run_overview AS
 SELECT
     runs.run_id,
     json_extract(runs.spec_json, '$.name') AS name,
-    datasets.name AS dataset,
+    runs.dataset_name AS dataset,
     runs.state,
     runs.state_reason,
     runs.total_count,
@@ -17,8 +17,7 @@ SELECT
     runs.ended_at,
     runs.assay_version,
     runs.team
-FROM runs
-JOIN datasets ON datasets.team = runs.team AND datasets.dataset_id = runs.dataset_id;
+FROM runs;
 
 CREATE VIEW result_rows AS
 SELECT

@@ -34,8 +34,6 @@ def _create_datasets() -> None:
         "datasets",
         sa.Column("dataset_id", sa.String(64), nullable=False),
         sa.Column("upload_id", sa.String(64), nullable=False),
-        sa.Column("name", sa.Text, nullable=False),
-        sa.Column("format", sa.Text, nullable=False),
         sa.Column("case_count", sa.BigInteger, nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
         sa.Column("team", sa.String(64), nullable=False),
@@ -43,6 +41,22 @@ def _create_datasets() -> None:
         sa.PrimaryKeyConstraint("team", "dataset_id"),
         sa.UniqueConstraint("upload_id"),
     )
+    op.create_table(
+        "dataset_names",
+        sa.Column("team", sa.String(64), nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("dataset_id", sa.String(64), nullable=False),
+        sa.Column("created_at", sa.String(32), nullable=False),
+        sa.Column("uploaded_at", sa.String(32), nullable=False),
+        sa.Column("note", sa.Text, server_default="", nullable=False),
+        sa.Column("parents_json", sa.Text, server_default="[]", nullable=False),
+        sa.PrimaryKeyConstraint("team", "name", "dataset_id"),
+        sa.ForeignKeyConstraint(
+            ["team", "dataset_id"], ["datasets.team", "datasets.dataset_id"], name="fk_dataset_names_dataset"
+        ),
+    )
+    op.create_index("ix_dataset_names_dataset_id", "dataset_names", ["team", "dataset_id"])
+    op.create_index("ix_dataset_names_uploaded_at", "dataset_names", ["team", "uploaded_at"])
     op.create_table(
         "uploads",
         sa.Column("upload_id", sa.String(64), nullable=False),
@@ -96,6 +110,7 @@ def _create_runs() -> None:
         sa.Column("stop_json", sa.Text),
         sa.Column("removed_count", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("traceparent", sa.String(64), server_default="", nullable=False),
+        sa.Column("dataset_name", sa.Text, server_default="", nullable=False),
         sa.Column("figures_json", sa.Text, nullable=False, server_default="{}"),
         sa.Column("spec_json", sa.Text, nullable=False),
         sa.Column("summary_json", sa.Text),
@@ -105,6 +120,7 @@ def _create_runs() -> None:
         sa.PrimaryKeyConstraint("run_id"),
         sa.UniqueConstraint("team", "request_id", name="uq_runs_request_id"),
     )
+    op.create_index("ix_runs_dataset_id", "runs", ["team", "dataset_id"])
     op.create_index("ix_runs_group_id", "runs", ["team", "group_id"])
     op.create_index("ix_runs_team_created_at", "runs", ["team", "created_at"])
     op.create_table(
@@ -121,11 +137,11 @@ def _create_runs() -> None:
     )
     op.create_table(
         "deletions",
-        sa.Column("run_id", sa.String(120), nullable=False),
-        sa.Column("upload_id", sa.String(64)),
+        sa.Column("run_id", sa.String(120), server_default="", nullable=False),
+        sa.Column("upload_id", sa.String(64), server_default="", nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
         sa.Column("team", sa.String(64), server_default="", nullable=False),
-        sa.PrimaryKeyConstraint("run_id"),
+        sa.PrimaryKeyConstraint("run_id", "upload_id"),
     )
 
 
