@@ -126,7 +126,7 @@ def test_a_client_in_go(orchestrator: Orchestrator, go_stubs: dict[str, str], tm
     assert done.returncode == 0, done.stderr
     *rows, verdict, reason = done.stdout.splitlines()
     assert sorted(rows) == ["france passed: true", "kenya passed: true", "peru passed: false"]
-    assert (verdict, reason) == ("verdict: PASS", "reason: RUN_NOT_FOUND")
+    assert (verdict, reason) == ("verdict: RUN_VERDICT_PASS", "reason: RUN_NOT_FOUND")
 
 
 def test_the_readme_of_the_package(node: str, orchestrator: Orchestrator) -> None:

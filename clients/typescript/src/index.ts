@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { create, type DescMessage, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { createClient, type Client } from "@connectrpc/connect";
 
+import { CalibrationService } from "./gen/assay/v1/calibration_pb.js";
 import { type Case, CaseSchema } from "./gen/assay/v1/case_pb.js";
 import { ComparisonService } from "./gen/assay/v1/comparison_pb.js";
 import { type ComparisonSettingsSchema, type RunComparison } from "./gen/assay/v1/comparison_figures_pb.js";
@@ -11,17 +12,21 @@ import { type Dataset, DatasetService, type UploadDatasetRequestSchema } from ".
 import { HostService } from "./gen/assay/v1/host_pb.js";
 import { type RowResult, type ListRowsRequestSchema, RowView } from "./gen/assay/v1/row_pb.js";
 import { type Run, type RunEvent, RunService, RunState } from "./gen/assay/v1/run_pb.js";
+import { ServerService } from "./gen/assay/v1/server_pb.js";
 import { type RunSpecSchema } from "./gen/assay/v1/spec_pb.js";
 import { type ConnectionOptions, Patience, reasonOf, transportOf } from "./connection.js";
 import { type Agent, AgentHost } from "./host.js";
 
 export * from "./gen/assay/agent/v1/agent_pb.js";
+export * from "./gen/assay/v1/calibration_pb.js";
 export * from "./gen/assay/v1/case_pb.js";
 export * from "./gen/assay/v1/comparison_figures_pb.js";
 export * from "./gen/assay/v1/comparison_pb.js";
 export * from "./gen/assay/v1/dataset_pb.js";
+export * from "./gen/assay/v1/metric_pb.js";
 export * from "./gen/assay/v1/row_pb.js";
 export * from "./gen/assay/v1/run_pb.js";
+export * from "./gen/assay/v1/server_pb.js";
 export * from "./gen/assay/v1/spec_pb.js";
 export * from "./gen/assay/v1/summary_pb.js";
 export { type ConnectionOptions, reasonOf } from "./connection.js";
@@ -42,7 +47,9 @@ export class Assay {
   readonly datasets: Client<typeof DatasetService>;
   readonly runs: Client<typeof RunService>;
   readonly comparisons: Client<typeof ComparisonService>;
+  readonly calibrations: Client<typeof CalibrationService>;
   readonly hosts: Client<typeof HostService>;
+  readonly servers: Client<typeof ServerService>;
   readonly #patienceMs: number;
 
   constructor(options: ConnectionOptions) {
@@ -50,6 +57,8 @@ export class Assay {
     this.datasets = createClient(DatasetService, transport);
     this.runs = createClient(RunService, transport);
     this.comparisons = createClient(ComparisonService, transport);
+    this.calibrations = createClient(CalibrationService, transport);
+    this.servers = createClient(ServerService, transport);
     this.hosts = createClient(HostService, transport);
     this.#patienceMs = options.patienceMs ?? 60_000;
   }

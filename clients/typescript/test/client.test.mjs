@@ -9,7 +9,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 
 import { Patience } from "../dist/connection.js";
 import { AgentHost } from "../dist/host.js";
-import { Assay, RunState, reasonOf } from "../dist/index.js";
+import { Assay, RunState, RunVerdict, reasonOf } from "../dist/index.js";
 
 const { ASSAY_ADDRESS: address, ASSAY_TOKEN: token, ASSAY_CA: authority } = process.env;
 const connection = { address, token, tls: { ca: readFileSync(authority, "utf-8") } };
@@ -23,7 +23,7 @@ test("an agent of this process is evaluated, and its run is read and compared", 
   const cases = casesOf(30);
   const run = await assay.evaluate(spec("right"), cases, right);
   assert.equal(run.state, RunState.COMPLETED);
-  assert.equal(run.summary.overallStatus, "PASS");
+  assert.equal(run.summary.verdict, RunVerdict.PASS);
   assert.equal(run.summary.passRate, 1);
   const rows = [];
   for await (const row of assay.rows(run.runId, { pageSize: 7 })) rows.push(row);
@@ -31,7 +31,7 @@ test("an agent of this process is evaluated, and its run is read and compared", 
   assert.deepEqual(rows.map((row) => row.response.text), cases.map((_, n) => `${n}!`));
 
   const worse = await assay.evaluate(spec("worse"), cases, ({ input }) => (input.length > 2 ? "no" : right({ input })));
-  assert.equal(worse.summary.overallStatus, "FAIL");
+  assert.equal(worse.summary.verdict, RunVerdict.FAIL);
   const comparison = await assay.compare([run.runId, worse.runId]);
   assert.equal(comparison.primary, "exact_match");
   assert.equal(comparison.pairs[0].nLost, 20n);
