@@ -34,7 +34,7 @@ test("an agent of this process is evaluated, and its run is read and compared", 
   assert.equal(worse.summary.verdict, RunVerdict.FAIL);
   const comparison = await assay.compare([run.runId, worse.runId]);
   assert.equal(comparison.primary, "exact_match");
-  assert.equal(comparison.pairs[0].nLost, 20n);
+  assert.equal(comparison.pairs[0].lostCaseCount, 20n);
 });
 
 test("an agent that throws fails its row and no other", async () => {
