@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assay.comparison.decision import NOT_COMPARABLE, ComparisonDecision, decide
+from assay.comparison.decision import ComparisonDecision, decide, not_comparable
 from assay.errors import InvalidInputError
 from assay.text.unsafe_text import clean
 
@@ -54,7 +54,7 @@ class Against:
             comparison = compare_reports(runs, self.options.settings)
         except InvalidInputError as error:  # the run keeps its verdict and its reports
             self.lines = (f"not compared with the baseline: {clean(error.message)}",)
-            self.decision = ComparisonDecision(NOT_COMPARABLE, (error.message,))
+            self.decision = not_comparable((error.message,))
             return None
         self.decision = decide(comparison, self.options.rules, of_run=True)
         outcome = replace(report_of_runs(comparison, self.decision, runs, of_run=True), server=self.server)

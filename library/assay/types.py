@@ -7,7 +7,7 @@ from assay.agent_host.protocol import Caller, MetricCaller
 from assay.client.api.evaluation import RunSource
 from assay.client.api.runs import Runs
 from assay.comparison.allowed_drop import AllowedDrop
-from assay.comparison.decision import ComparisonDecision
+from assay.comparison.decision import ComparisonDecision, DecisionOutcome
 from assay.comparison.model import (
     Adjustment,
     Change,
@@ -127,6 +127,7 @@ __all__ = [
     "DatasetRef",
     "Decision",
     "DecisionKind",
+    "DecisionOutcome",
     "Deletion",
     "DependentCases",
     "EmbedFunction",

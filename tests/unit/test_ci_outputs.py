@@ -13,7 +13,14 @@ from markdown_it import MarkdownIt
 from tests.support.reports.report_documents import HOSTILE, document, failed, gate, metric, row
 from tests.unit.test_report_document import ROWS, finished
 
-from assay.comparison.decision import FAILED, NO_REGRESSION, NOT_COMPARABLE, UNDECIDED, ComparisonDecision
+from assay.comparison.decision import (
+    FAILED,
+    NO_REGRESSION,
+    NOT_COMPARABLE,
+    UNDECIDED,
+    ComparisonDecision,
+    DecisionOutcome,
+)
 from assay.errors import InvalidInputError, SetupError
 from assay.model.run import GateOutcome, GateResult, RowResult
 from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
@@ -163,17 +170,19 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "title", "element"),
+    ("status", "outcome", "title", "element"),
     [
-        (FAILED, "regression", "failure"),
-        (NOT_COMPARABLE, "not to be compared", "error"),
-        (UNDECIDED, "undecided", "error"),
+        (FAILED, DecisionOutcome.REGRESSION, "regression", "failure"),
+        (NOT_COMPARABLE, DecisionOutcome.NOT_COMPARABLE, "not to be compared", "error"),
+        (UNDECIDED, DecisionOutcome.UNDECIDED, "undecided", "error"),
     ],
 )
-def test_a_comparison_that_fails_the_job_is_said_first(tmp_path: Path, status: int, title: str, element: str) -> None:
+def test_a_comparison_that_fails_the_job_is_said_first(
+    tmp_path: Path, status: int, outcome: DecisionOutcome, title: str, element: str
+) -> None:
     """If the comparison fails the job, the first line of CI output does not say PASS."""
     outputs = CiOutputs(tmp_path / "j.xml", tmp_path / "s.md", tmp_path / "c.md", annotations=True)
-    decision = ComparisonDecision(status, ("it is worse",), is_regression=status == FAILED)
+    decision = ComparisonDecision(outcome, status, ("it is worse",))
     word = title.upper()
     printed = made(tmp_path, document([row()]), outputs, decision)
     assert printed == f"::error title={title}::it is worse\n"
@@ -189,12 +198,15 @@ def test_a_comparison_that_fails_the_job_is_said_first(tmp_path: Path, status: i
 def test_a_comparison_that_lets_undecided_pass_says_so(tmp_path: Path) -> None:
     """A job that passes because nothing was decided has a notice that says so."""
     outputs = CiOutputs(tmp_path / "j.xml", annotations=True)
-    decision = ComparisonDecision(NO_REGRESSION, ("5 clusters decide nothing",), otherwise="4 with --strict")
+    decision = ComparisonDecision(
+        DecisionOutcome.UNDECIDED, NO_REGRESSION, ("5 clusters decide nothing",), otherwise="4 with --strict"
+    )
     assert made(tmp_path, document([row()]), outputs, decision) == (
         "::notice title=undecided::5 clusters decide nothing\n"
     )
     assert "<system-out>5 clusters decide nothing</system-out>" in (tmp_path / "j.xml").read_text("utf-8")
-    assert made(tmp_path, document([row()]), outputs, ComparisonDecision(NO_REGRESSION, ())) == ""
+    passed = ComparisonDecision(DecisionOutcome.NO_REGRESSION, NO_REGRESSION)
+    assert made(tmp_path, document([row()]), outputs, passed) == ""
 
 
 def test_annotations_in_a_file_are_those_that_are_printed(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client.api.evaluation import RunSource
     from assay.reports.comparison.document.comparison_report import ComparisonReport
     from assay.reports.document.report import Report
     from assay.specs.model import Spec
@@ -105,7 +104,7 @@ def compare(
     server. Without runs, the command runs the variants of a spec, interleaved, and compares them. The primary metric
     decides, by a paired test over the cases.
     """
-    from assay.client.comparison.join import check_packages, is_file, reports_of, with_baseline_first
+    from assay.client.comparison.join import check_packages, compare_stored, is_file, reports_of, with_baseline_first
     from assay.reports.atomic import check_folder
 
     check_packages()
@@ -124,13 +123,10 @@ def compare(
             "--baseline names a run: name the runs to compare it with. The baseline of variants is the first one"
         )
     sources = with_baseline_first(runs, baseline)
-    if (
-        runs
-        and output.needs_no_rows
-        and (comparison := run_async(_compare_stored(sources, options, server))) is not None
-    ):
-        _show(comparison, output, output_dir, as_json=as_json)
-        return comparison.decision.exit_status
+    if runs and output.needs_no_rows and not any(map(is_file, sources)):
+        report = run_async(compare_stored([str(run) for run in sources], server, options.settings, options.rules))
+        _show(report, output, output_dir, as_json=as_json)
+        return report.decision.exit_status
     specs = () if runs else _specs(variants, server, is_aa=aa)
     reading = (
         reports_of_variants(variants, specs, options.settings, server=server, hidden=no_progress or as_json)
@@ -199,25 +195,6 @@ def _requested_output(formats: Sequence[str]) -> _Output:
         plot_format = value if colon else plot_format
     check_comparison_formats(tuple(names), plot_format)
     return _Output(tuple(names), plot_format)
-
-
-async def _compare_stored(
-    runs: Sequence[RunSource], options: CompareOptions, server: str | None
-) -> ComparisonReport | None:
-    """Let the orchestrator compare stored runs; None if a run is a file or the orchestrator cannot compare."""
-    from assay.client.comparison.join import compare_stored, is_file
-    from assay.comparison.decision import decide
-    from assay.comparison.facts import facts_of
-    from assay.reports.comparison.document.comparison_report import ComparisonReport
-
-    if any(map(is_file, runs)):
-        return None
-    comparable = await compare_stored([str(run) for run in runs], server, options.settings)
-    if comparable is None:
-        return None
-    comparison, heads = comparable
-    facts = [facts_of(head) for head in heads]
-    return ComparisonReport(comparison, decide(comparison, options.rules), facts, heads, server=server or "")
 
 
 async def _compare(

@@ -179,10 +179,14 @@ def against_options(command: F) -> F:
 
         settings = ComparisonSettings(**_taken(kwargs, ComparisonSettings))
         rules = DecisionRules(**_taken(kwargs, DecisionRules))
-        settings, rules = check_settings(settings, rules, adjust=adjust, fail_on=fail_on, prefix="--")
+        settings, rules = check_settings(settings, rules, adjust=adjust, fail_on=fail_on, place=_option)
         return command(*args, options=CompareOptions(settings, rules), **kwargs)
 
     return _options(with_options)  # type: ignore[return-value]  # click passes what the command gets
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _taken(values: dict[str, Any], kind: type[DataclassInstance]) -> dict[str, Any]:

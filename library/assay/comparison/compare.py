@@ -112,8 +112,9 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     rows = complete.rows(primary)
     best = best_shares(rows if better else -rows, seed=settings.seed) if len(rows) else [None] * len(runs)
     variants = tuple(_variant(index, run, names, metrics, settings, best[index]) for index, run in enumerate(runs))
-    stopping = stopping_outcome(rule, facts, [len(joint.case_ids) for joint in cases], values[0], settings)
     called = run_names(variants)
+    variants = tuple(replace(variant, name=called[variant.label]) for variant in variants)
+    stopping = stopping_outcome(rule, facts, [len(joint.case_ids) for joint in cases], values[0], settings)
     of_pairs = [(called[label_of(joint.a)], called[label_of(joint.b)]) for joint in joined for _ in names]
     verdicts = decided(compare_values(values, settings), values, settings, stopping, of_pairs)
     pairs = tuple(
@@ -238,12 +239,16 @@ def _with_clusters(runs: Sequence[ComparedRun], settings: ComparisonSettings) ->
 def common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:
     """Return the metrics that all runs have, in the order of the first run, with the facts of the first run.
 
-    A metric whose bounds differ between the runs has none.
+    A metric whose bounds differ between the runs has none; a metric that one of them implies is implied.
     """
     first, *others = (run.facts.metrics for run in runs)
     common = {name: facts for name, facts in first.items() if all(name in other for other in others)}
     return {
-        name: facts if all(other[name].scale == facts.scale for other in others) else replace(facts, scale=None)
+        name: replace(
+            facts,
+            scale=facts.scale if all(other[name].scale == facts.scale for other in others) else None,
+            is_implied=facts.is_implied or any(other[name].is_implied for other in others),
+        )
         for name, facts in common.items()
     }
 

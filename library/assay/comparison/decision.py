@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from assay.comparison.allowed_drop import AllowedDrop, allowed_drop, drop_notes, not_excluded, too_large
@@ -15,13 +16,6 @@ if TYPE_CHECKING:
     from assay.comparison.model import Comparison, MetricComparison, PairComparison
 
 NO_REGRESSION, FAILED, NOT_COMPARABLE, UNDECIDED = 0, 1, 3, 4
-_UNDECIDED_WORD = "undecided"
-_WORDS = {
-    NO_REGRESSION: "no regression",
-    FAILED: _UNDECIDED_WORD,
-    NOT_COMPARABLE: "not to be compared",
-    UNDECIDED: _UNDECIDED_WORD,
-}
 _OPEN_WORDS = {ComparisonVerdict.INCONCLUSIVE: "inconclusive", ComparisonVerdict.WITHHELD: "without a verdict"}
 
 
@@ -45,32 +39,47 @@ class DecisionRules:
     allow_mismatch: bool = False
 
 
+class DecisionOutcome(StrEnum):
+    """The outcome of a comparison."""
+
+    NO_REGRESSION = "no_regression"
+    REGRESSION = "regression"
+    UNDECIDED = "undecided"
+    NOT_COMPARABLE = "not_comparable"
+    """The runs must not be compared, or too few cases have a value."""
+
+
+_WORDS = {
+    DecisionOutcome.NO_REGRESSION: "no regression",
+    DecisionOutcome.REGRESSION: "regression",
+    DecisionOutcome.UNDECIDED: "undecided",
+    DecisionOutcome.NOT_COMPARABLE: "not to be compared",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ComparisonDecision:
     """The decision of a comparison.
 
     Args:
+        outcome: The outcome.
         exit_status: 0 no regression, 1 a failure by the rules, 3 not to be compared or no data, 4 undecided under
             strict rules.
         reasons: Sentences; with status 0, they name what is undecided.
-        is_regression: Whether a run is worse than the first; without a regression, a failure means that nothing was
-            decided.
         otherwise: The status under other rules, such as "4 with --strict"; empty if no rule was lenient.
         drops: With `max_drop`, the drop of each run with a difference.
     """
 
+    outcome: DecisionOutcome
     exit_status: int
-    reasons: tuple[str, ...]
-    is_regression: bool = False
+    reasons: tuple[str, ...] = ()
     otherwise: str = ""
     drops: tuple[AllowedDrop, ...] = ()
 
     @property
     def word(self) -> str:
         """The decision in a few words, such as "regression"."""
-        if self.is_regression:
-            return "regression"
-        return _UNDECIDED_WORD if self.otherwise else _WORDS[self.exit_status]
+        return _WORDS[self.outcome]
 
     @property
     def sentence(self) -> str:
@@ -92,6 +101,11 @@ class ComparisonDecision:
         return f"{sentence}: {'; '.join(self.reasons)}" if self.reasons else sentence
 
 
+def not_comparable(reasons: tuple[str, ...]) -> ComparisonDecision:
+    """Return the decision on runs that cannot be compared."""
+    return ComparisonDecision(DecisionOutcome.NOT_COMPARABLE, NOT_COMPARABLE, reasons)
+
+
 def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False) -> ComparisonDecision:
     """Return the exit status of a comparison: every run against the first, by the primary metric.
 
@@ -101,7 +115,7 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
         of_run: Whether a run that ended is compared with its baseline; the reasons then name the runs so.
     """
     if comparison.mismatches and not rules.allow_mismatch:
-        return ComparisonDecision(NOT_COMPARABLE, tuple(mismatch.message for mismatch in comparison.mismatches))
+        return not_comparable(tuple(mismatch.message for mismatch in comparison.mismatches))
     names = run_names(comparison.variants, of_run=of_run)
     against = comparison.baseline_pairs
     primaries = [(names[pair.b.label], names[pair.a.label], pair.metric(comparison.primary)) for pair in against]
@@ -135,14 +149,15 @@ def _decided(
         tested = zip(primaries, drops, strict=True)
         unknown += [reason for primary, drop in tested for reason in not_excluded(*primary, drop, alpha)]
     if worse or unknown:
-        return ComparisonDecision(FAILED, (*worse, *unknown), is_regression=bool(worse))
+        outcome = DecisionOutcome.REGRESSION if worse else DecisionOutcome.UNDECIDED
+        return ComparisonDecision(outcome, FAILED, (*worse, *unknown))
     missing = [
         f"{b} and {a} cannot be compared by {metric.metric}: {metric.message}"
         for b, a, metric in primaries
         if metric.verdict is ComparisonVerdict.NO_DATA
     ]
     if missing:
-        return ComparisonDecision(NOT_COMPARABLE, tuple(missing))
+        return not_comparable(tuple(missing))
     allowed = tuple(
         _worse_text(b, a, metric) for b, a, metric in primaries if metric.verdict is ComparisonVerdict.A_BETTER
     )
@@ -153,13 +168,16 @@ def _decided(
         if metric.verdict in _OPEN_WORDS
     )
     if open_ones and rules.strict:
-        return ComparisonDecision(UNDECIDED, (*allowed, *open_ones), is_regression=bool(allowed))
+        outcome = DecisionOutcome.REGRESSION if allowed else DecisionOutcome.UNDECIDED
+        return ComparisonDecision(outcome, UNDECIDED, (*allowed, *open_ones))
     if allowed:
         reasons = (*allowed, *open_ones)
-        return ComparisonDecision(NO_REGRESSION, reasons, is_regression=True, otherwise="1 without --fail-on never")
+        return ComparisonDecision(DecisionOutcome.REGRESSION, NO_REGRESSION, reasons, "1 without --fail-on never")
     if comparison.mismatches:
-        return ComparisonDecision(NO_REGRESSION, open_ones, otherwise="3 without --allow-mismatch")
-    return ComparisonDecision(NO_REGRESSION, open_ones, otherwise="4 with --strict" if open_ones else "")
+        return ComparisonDecision(DecisionOutcome.UNDECIDED, NO_REGRESSION, open_ones, "3 without --allow-mismatch")
+    if open_ones:
+        return ComparisonDecision(DecisionOutcome.UNDECIDED, NO_REGRESSION, open_ones, "4 with --strict")
+    return ComparisonDecision(DecisionOutcome.NO_REGRESSION, NO_REGRESSION)
 
 
 def short_reason(metric: MetricComparison, alpha: float) -> str:

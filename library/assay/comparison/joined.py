@@ -138,6 +138,8 @@ class JoinedRuns:
             decides=self._decides,
             withheld=withheld,
             is_direction_assumed=facts.is_direction_assumed,
+            unit=facts.unit,
+            is_implied=facts.is_implied,
         )
         clean = ((self._one.error_rows()[self.here] + self._other.error_rows()[self.there]) == 0)[known]
         if not clean.all():

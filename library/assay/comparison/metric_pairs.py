@@ -82,6 +82,8 @@ class PairedValues:
         decides: Whether the pair of runs decides.
         withheld: Why there is no verdict regardless of the values; None if there may be one.
         is_direction_assumed: Whether "higher is better" is only assumed.
+        unit: The unit of the values.
+        is_implied: Whether a spec does not ask for the metric.
     """
 
     metric: str
@@ -100,6 +102,8 @@ class PairedValues:
     decides: bool = True
     withheld: NoVerdict | None = None
     is_direction_assumed: bool = False
+    unit: str = ""
+    is_implied: bool = False
 
     @property
     def differences(self) -> NDArray[np.float64]:
@@ -205,6 +209,8 @@ def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip |
         loss_count=int((sign * differences < 0).sum()),
         classical=_classical(pair, settings),
         is_direction_assumed=pair.is_direction_assumed,
+        unit=pair.unit,
+        is_implied=pair.is_implied,
     )
     if not len(pair.a):
         return metric

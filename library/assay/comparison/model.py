@@ -134,7 +134,7 @@ class Variant:
 
     Args:
         label: "A" for the first, then "B" and so on.
-        name: The name of its prompt file, model or label, else of its run.
+        name: The name of its prompt file, model or label, else of its run; its id if another run has that name.
         run_id: Its run.
         prompt_path: The file of its prompt; empty if it has none.
         case_count: Cases with a row.
@@ -373,6 +373,8 @@ class MetricComparison:
             ones), "large_losses" (a few large differences carry the mean), "constant" (all differences are 0: no part
             of a family), "as_primary" (all values are those of the primary metric: its p-values).
         is_direction_assumed: Whether "higher is better" is only assumed.
+        unit: The unit of the values; empty for a plain number.
+        is_implied: Whether a spec does not ask for the metric, which is compared because its values are known.
     """
 
     metric: str
@@ -423,6 +425,8 @@ class MetricComparison:
     noise_floor: NoiseFloor | None = None
     notes: tuple[str, ...] = ()
     is_direction_assumed: bool = False
+    unit: str = ""
+    is_implied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ E = TypeVar("E", bound="StrEnum")
 
 
 def check_settings(
-    settings: ComparisonSettings, rules: DecisionRules, *, adjust: str, fail_on: str, prefix: str = ""
+    settings: ComparisonSettings, rules: DecisionRules, *, adjust: str, fail_on: str, place: Callable[[str], str] = str
 ) -> tuple[ComparisonSettings, DecisionRules]:
     """Return settings and rules with `adjust`, `fail_on` and the chosen difference in them.
 
@@ -33,7 +33,7 @@ def check_settings(
         rules: The rules without `fail_on`.
         adjust: A value of `Adjustment`.
         fail_on: A value of `FailOn`.
-        prefix: The prefix of a setting's name for users, such as "--".
+        place: Returns where the caller gives a setting or rule, by its name, such as "--max-drop" for "max_drop".
 
     Raises:
         InvalidInputError: A setting is invalid; the error lists every problem.
@@ -41,7 +41,7 @@ def check_settings(
     problems: list[Problem] = []
 
     def problem(message: str, name: str) -> None:
-        problems.append(Problem(message, f"{prefix}{name.replace('_', '-') if prefix else name}"))
+        problems.append(Problem(message, place(name)))
 
     sizes = (("margin", settings.margin), ("difference", settings.difference), ("max_drop", rules.max_drop))
     for name, value in sizes:
@@ -50,8 +50,10 @@ def check_settings(
         if value == 0 and name != "max_drop":
             problem("must be above 0: no difference is smaller", name)
     if rules.max_drop_test and rules.max_drop is None:
-        limit = f"{prefix}{'max-drop' if prefix else 'max_drop'}"
-        problem(f"needs {limit}, the drop that has to be excluded: add it, or leave this one out", "max_drop_test")
+        problem(
+            f"needs {place('max_drop')}, the drop that has to be excluded: add it, or leave this one out",
+            "max_drop_test",
+        )
     _check_shares(settings, problem)
     if not 0 <= settings.seed <= LARGEST_INTEGER:
         problem(f"must be from 0 to {LARGEST_INTEGER}, not {settings.seed!r}", "seed")
@@ -63,7 +65,7 @@ def check_settings(
     if failing is None:
         problem(unknown_name("choice", fail_on, [choice.value for choice in FailOn]), "fail_on")
     if settings.where:
-        problems += _filter_problems(settings.where, f"{prefix}where")
+        problems += _filter_problems(settings.where, place("where"))
     if problems or adjustment is None or failing is None:
         raise InvalidInputError(problems)
     difference = next((size for size in (settings.difference, settings.margin, rules.max_drop) if size), None)

@@ -250,7 +250,9 @@ class ComparisonSettings(_message.Message):
     all_pairs: _builtins.bool
     """Whether every pair of runs decides, rather than only the pairs with the first run."""
     difference: _builtins.float
-    """Difference of the primary metric, above 0, for which the needed number of cases is computed. Absent for the margin."""
+    """Difference of the primary metric, above 0, for which the needed number of cases is computed. Absent for the
+    margin, else DecisionRules.max_drop; the response has the difference in use.
+    """
     def __init__(
         self,
         *,
@@ -596,7 +598,7 @@ class ComparedVariant(_message.Message):
     label: _builtins.str
     """"A" for the first run, then "B" and so on."""
     name: _builtins.str
-    """A name for people."""
+    """A name for people, which no other of the runs has."""
     run_id: _builtins.str
     """The run."""
     prompt_path: _builtins.str
@@ -963,6 +965,8 @@ class MetricComparison(_message.Message):
     IS_DIRECTION_ASSUMED_FIELD_NUMBER: _builtins.int
     MEDIAN_UNBIASED_FIELD_NUMBER: _builtins.int
     ONE_SIDED_FIELD_NUMBER: _builtins.int
+    UNIT_FIELD_NUMBER: _builtins.int
+    IS_IMPLIED_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric, or "pass_rate"."""
     is_primary: _builtins.bool
@@ -1045,6 +1049,10 @@ class MetricComparison(_message.Message):
     """The second value minus the first as planned looks estimate it, to which `interval` belongs; absent without planned
     looks.
     """
+    unit: _builtins.str
+    """The unit of the values: "s", "tokens", "USD", "%" for a share, or empty for a plain number. More may come."""
+    is_implied: _builtins.bool
+    """Whether a spec does not ask for the metric, which is compared because its values are known."""
     @_builtins.property
     def a(self) -> Global___Estimate:
         """The first run's value over the pairs."""
@@ -1142,10 +1150,12 @@ class MetricComparison(_message.Message):
         is_direction_assumed: _builtins.bool = ...,
         median_unbiased: _builtins.float | None = ...,
         one_sided: _summary_pb2.Interval | None = ...,
+        unit: _builtins.str = ...,
+        is_implied: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_cluster_count", b"_cluster_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_cluster_count", b"_effective_cluster_count", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_needed_case_count", b"_needed_case_count", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "cluster_count", b"cluster_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "effective_cluster_count", b"effective_cluster_count", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "interval", b"interval", "largest_cluster_share", b"largest_cluster_share", "median_unbiased", b"median_unbiased", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "needed_case_count", b"needed_case_count", "noise_floor", b"noise_floor", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_cluster_count", b"_cluster_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_cluster_count", b"_effective_cluster_count", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_needed_case_count", b"_needed_case_count", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "cluster_count", b"cluster_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "dropped_case_count", b"dropped_case_count", "effective_cluster_count", b"effective_cluster_count", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "higher_is_better", b"higher_is_better", "interval", b"interval", "interval_method", b"interval_method", "is_direction_assumed", b"is_direction_assumed", "is_primary", b"is_primary", "largest_cluster", b"largest_cluster", "largest_cluster_share", b"largest_cluster_share", "loss_count", b"loss_count", "median_unbiased", b"median_unbiased", "message", b"message", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "needed_case_count", b"needed_case_count", "noise_floor", b"noise_floor", "notes", b"notes", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "pair_count", b"pair_count", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "tie_count", b"tie_count", "verdict", b"verdict", "win_count", b"win_count", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_cluster_count", b"_cluster_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_cluster_count", b"_effective_cluster_count", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_needed_case_count", b"_needed_case_count", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "cluster_count", b"cluster_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "dropped_case_count", b"dropped_case_count", "effective_cluster_count", b"effective_cluster_count", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "higher_is_better", b"higher_is_better", "interval", b"interval", "interval_method", b"interval_method", "is_direction_assumed", b"is_direction_assumed", "is_implied", b"is_implied", "is_primary", b"is_primary", "largest_cluster", b"largest_cluster", "largest_cluster_share", b"largest_cluster_share", "loss_count", b"loss_count", "median_unbiased", b"median_unbiased", "message", b"message", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "needed_case_count", b"needed_case_count", "noise_floor", b"noise_floor", "notes", b"notes", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "pair_count", b"pair_count", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "tie_count", b"tie_count", "unit", b"unit", "verdict", b"verdict", "win_count", b"win_count", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cliffs_delta: _TypeAlias = _typing.Literal["cliffs_delta"]  # noqa: Y015
     _WhichOneofArgType__cliffs_delta: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta"]  # noqa: Y015

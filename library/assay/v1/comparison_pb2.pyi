@@ -33,6 +33,66 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _FailOn:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FailOnEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FailOn.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FAIL_ON_UNSPECIFIED: _FailOn.ValueType  # 0
+    """A regression."""
+    FAIL_ON_REGRESSION: _FailOn.ValueType  # 1
+    """A run is significantly worse than the first, or its agent fails significantly more often."""
+    FAIL_ON_INCONCLUSIVE: _FailOn.ValueType  # 2
+    """A run is significantly worse than the first, or the difference is inconclusive."""
+    FAIL_ON_NEVER: _FailOn.ValueType  # 3
+    """No verdict."""
+
+class FailOn(_FailOn, metaclass=_FailOnEnumTypeWrapper):
+    """FailOn is the verdict of the primary metric that fails a comparison."""
+
+FAIL_ON_UNSPECIFIED: FailOn.ValueType  # 0
+"""A regression."""
+FAIL_ON_REGRESSION: FailOn.ValueType  # 1
+"""A run is significantly worse than the first, or its agent fails significantly more often."""
+FAIL_ON_INCONCLUSIVE: FailOn.ValueType  # 2
+"""A run is significantly worse than the first, or the difference is inconclusive."""
+FAIL_ON_NEVER: FailOn.ValueType  # 3
+"""No verdict."""
+Global___FailOn: _TypeAlias = FailOn  # noqa: Y015
+
+class _DecisionOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DecisionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DecisionOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DECISION_OUTCOME_UNSPECIFIED: _DecisionOutcome.ValueType  # 0
+    """Unknown."""
+    DECISION_OUTCOME_NO_REGRESSION: _DecisionOutcome.ValueType  # 1
+    """No run is worse than the first."""
+    DECISION_OUTCOME_REGRESSION: _DecisionOutcome.ValueType  # 2
+    """A run is worse than the first."""
+    DECISION_OUTCOME_UNDECIDED: _DecisionOutcome.ValueType  # 3
+    """The cases do not show whether a run is worse."""
+    DECISION_OUTCOME_NOT_COMPARABLE: _DecisionOutcome.ValueType  # 4
+    """The runs must not be compared, or too few cases have a value."""
+
+class DecisionOutcome(_DecisionOutcome, metaclass=_DecisionOutcomeEnumTypeWrapper):
+    """DecisionOutcome is the outcome of a comparison."""
+
+DECISION_OUTCOME_UNSPECIFIED: DecisionOutcome.ValueType  # 0
+"""Unknown."""
+DECISION_OUTCOME_NO_REGRESSION: DecisionOutcome.ValueType  # 1
+"""No run is worse than the first."""
+DECISION_OUTCOME_REGRESSION: DecisionOutcome.ValueType  # 2
+"""A run is worse than the first."""
+DECISION_OUTCOME_UNDECIDED: DecisionOutcome.ValueType  # 3
+"""The cases do not show whether a run is worse."""
+DECISION_OUTCOME_NOT_COMPARABLE: DecisionOutcome.ValueType  # 4
+"""The runs must not be compared, or too few cases have a value."""
+Global___DecisionOutcome: _TypeAlias = DecisionOutcome  # noqa: Y015
+
 class _CaseChange:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -93,6 +153,7 @@ class CompareRunsRequest(_message.Message):
 
     RUN_IDS_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The runs, 2 to 26, all different; the first is the baseline."""
@@ -101,15 +162,20 @@ class CompareRunsRequest(_message.Message):
     def settings(self) -> _comparison_figures_pb2.ComparisonSettings:
         """Settings of the comparison; absent for the defaults."""
 
+    @_builtins.property
+    def rules(self) -> Global___DecisionRules:
+        """What fails the comparison; absent for the defaults."""
+
     def __init__(
         self,
         *,
         run_ids: _abc.Iterable[_builtins.str] | None = ...,
         settings: _comparison_figures_pb2.ComparisonSettings | None = ...,
+        rules: Global___DecisionRules | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_ids", b"run_ids", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules", "run_ids", b"run_ids", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -117,27 +183,212 @@ Global___CompareRunsRequest: _TypeAlias = CompareRunsRequest  # noqa: Y015
 
 @_typing.final
 class CompareRunsResponse(_message.Message):
-    """CompareRunsResponse returns the figures."""
+    """CompareRunsResponse returns the figures and the decision."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     COMPARISON_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def comparison(self) -> _comparison_figures_pb2.RunComparison:
         """The figures."""
+
+    @_builtins.property
+    def decision(self) -> Global___ComparisonDecision:
+        """The consequence for a pipeline."""
+
+    @_builtins.property
+    def text(self) -> Global___ComparisonText:
+        """The comparison in sentences."""
 
     def __init__(
         self,
         *,
         comparison: _comparison_figures_pb2.RunComparison | None = ...,
+        decision: Global___ComparisonDecision | None = ...,
+        text: Global___ComparisonText | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "decision", b"decision", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "decision", b"decision", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CompareRunsResponse: _TypeAlias = CompareRunsResponse  # noqa: Y015
+
+@_typing.final
+class DecisionRules(_message.Message):
+    """DecisionRules says what fails a comparison. Every run after the first is compared with the first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAIL_ON_FIELD_NUMBER: _builtins.int
+    MAX_DROP_FIELD_NUMBER: _builtins.int
+    MAX_DROP_TEST_FIELD_NUMBER: _builtins.int
+    STRICT_FIELD_NUMBER: _builtins.int
+    ALLOW_MISMATCH_FIELD_NUMBER: _builtins.int
+    fail_on: Global___FailOn.ValueType
+    """The verdicts that fail."""
+    max_drop: _builtins.float
+    """Largest allowed drop of the primary metric in its unit, at least 0, whatever the p-value; absent for any."""
+    max_drop_test: _builtins.bool
+    """Whether a larger drop must be excluded by its one-sided bound at the level 1 - alpha; needs max_drop."""
+    strict: _builtins.bool
+    """Whether an undecided comparison fails, with exit status 4."""
+    allow_mismatch: _builtins.bool
+    """Whether runs that must not be compared have exit status 0 rather than 3."""
+    def __init__(
+        self,
+        *,
+        fail_on: Global___FailOn.ValueType = ...,
+        max_drop: _builtins.float | None = ...,
+        max_drop_test: _builtins.bool = ...,
+        strict: _builtins.bool = ...,
+        allow_mismatch: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_drop", b"_max_drop", "max_drop", b"max_drop"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_drop", b"_max_drop", "allow_mismatch", b"allow_mismatch", "fail_on", b"fail_on", "max_drop", b"max_drop", "max_drop_test", b"max_drop_test", "strict", b"strict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_drop: _TypeAlias = _typing.Literal["max_drop"]  # noqa: Y015
+    _WhichOneofArgType__max_drop: _TypeAlias = _typing.Literal["_max_drop", b"_max_drop"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_drop) -> _WhichOneofReturnType__max_drop | None: ...
+
+Global___DecisionRules: _TypeAlias = DecisionRules  # noqa: Y015
+
+@_typing.final
+class ComparisonDecision(_message.Message):
+    """ComparisonDecision is the decision of a comparison by its rules."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    EXIT_STATUS_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    OTHERWISE_FIELD_NUMBER: _builtins.int
+    DROPS_FIELD_NUMBER: _builtins.int
+    outcome: Global___DecisionOutcome.ValueType
+    """The outcome."""
+    exit_status: _builtins.int
+    """The exit status of `assay compare`: 0 no failure, 1 a failure, 3 not to be compared, 4 undecided under strict rules."""
+    otherwise: _builtins.str
+    """The status under other rules, such as "4 with --strict"; empty if no rule was lenient."""
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Sentences on why; with status 0, on what is undecided."""
+
+    @_builtins.property
+    def drops(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllowedDrop]:
+        """With max_drop, the drop of each run with a difference."""
+
+    def __init__(
+        self,
+        *,
+        outcome: Global___DecisionOutcome.ValueType = ...,
+        exit_status: _builtins.int = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
+        otherwise: _builtins.str = ...,
+        drops: _abc.Iterable[Global___AllowedDrop] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drops", b"drops", "exit_status", b"exit_status", "otherwise", b"otherwise", "outcome", b"outcome", "reasons", b"reasons"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComparisonDecision: _TypeAlias = ComparisonDecision  # noqa: Y015
+
+@_typing.final
+class AllowedDrop(_message.Message):
+    """AllowedDrop is the drop of a run beside the largest allowed drop."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    DROP_FIELD_NUMBER: _builtins.int
+    ALLOWED_FIELD_NUMBER: _builtins.int
+    BOUND_FIELD_NUMBER: _builtins.int
+    NOISE_CHANCE_FIELD_NUMBER: _builtins.int
+    IS_NARROW_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """The label of the run, which is compared with the first one."""
+    run_id: _builtins.str
+    """The run."""
+    drop: _builtins.float
+    """The amount by which the primary metric is worse; below 0 if it is better."""
+    allowed: _builtins.float
+    """The largest allowed drop."""
+    bound: _builtins.float
+    """The largest drop that the values do not exclude, one-sided at the level 1 - alpha; absent if they exclude none."""
+    noise_chance: _builtins.float
+    """How often noise alone exceeds the allowed drop if both runs are equal, 0 to 1; absent if it is unknown."""
+    is_narrow: _builtins.bool
+    """Whether the interval of the difference reaches at most the allowed drop to either side."""
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        drop: _builtins.float = ...,
+        allowed: _builtins.float = ...,
+        bound: _builtins.float | None = ...,
+        noise_chance: _builtins.float | None = ...,
+        is_narrow: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_noise_chance", b"_noise_chance", "bound", b"bound", "noise_chance", b"noise_chance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_noise_chance", b"_noise_chance", "allowed", b"allowed", "bound", b"bound", "drop", b"drop", "is_narrow", b"is_narrow", "label", b"label", "noise_chance", b"noise_chance", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bound: _TypeAlias = _typing.Literal["bound"]  # noqa: Y015
+    _WhichOneofArgType__bound: _TypeAlias = _typing.Literal["_bound", b"_bound"]  # noqa: Y015
+    _WhichOneofReturnType__noise_chance: _TypeAlias = _typing.Literal["noise_chance"]  # noqa: Y015
+    _WhichOneofArgType__noise_chance: _TypeAlias = _typing.Literal["_noise_chance", b"_noise_chance"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bound) -> _WhichOneofReturnType__bound | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__noise_chance) -> _WhichOneofReturnType__noise_chance | None: ...
+
+Global___AllowedDrop: _TypeAlias = AllowedDrop  # noqa: Y015
+
+@_typing.final
+class ComparisonText(_message.Message):
+    """ComparisonText is a comparison in sentences, with the runs' names."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERDICT_FIELD_NUMBER: _builtins.int
+    BANNERS_FIELD_NUMBER: _builtins.int
+    CAUTIONS_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    verdict: _builtins.str
+    """The verdict of the primary metric, with figures."""
+    decision: _builtins.str
+    """The decision, with exit status and reasons."""
+    @_builtins.property
+    def banners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why there is no verdict, and which runs cover only a part of their dataset."""
+
+    @_builtins.property
+    def cautions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What else to know before trusting the verdict."""
+
+    def __init__(
+        self,
+        *,
+        verdict: _builtins.str = ...,
+        banners: _abc.Iterable[_builtins.str] | None = ...,
+        cautions: _abc.Iterable[_builtins.str] | None = ...,
+        decision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["banners", b"banners", "cautions", b"cautions", "decision", b"decision", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComparisonText: _TypeAlias = ComparisonText  # noqa: Y015
 
 @_typing.final
 class ListComparedCasesRequest(_message.Message):

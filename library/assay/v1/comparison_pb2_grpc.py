@@ -71,7 +71,7 @@ class ComparisonServiceServicer(object):
     """
 
     def CompareRuns(self, request, context):
-        """CompareRuns matches the cases of runs, tests every metric and returns the figures. An unfinished run is compared by
+        """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished run is compared by
         its rows so far, without a verdict (mismatch "unfinished").
 
         Errors: INVALID_ARGUMENT with every problem for fewer than two or more than 26 runs, a repeated run, a run without

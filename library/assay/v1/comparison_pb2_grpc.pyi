@@ -48,7 +48,7 @@ class ComparisonServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ComparisonServiceAsyncStub: ...
     CompareRuns: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.CompareRunsRequest, _comparison_pb2.CompareRunsResponse]
-    """CompareRuns matches the cases of runs, tests every metric and returns the figures. An unfinished run is compared by
+    """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished run is compared by
     its rows so far, without a verdict (mismatch "unfinished").
 
     Errors: INVALID_ARGUMENT with every problem for fewer than two or more than 26 runs, a repeated run, a run without
@@ -81,7 +81,7 @@ class ComparisonServiceAsyncStub(ComparisonServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CompareRuns: _aio.UnaryUnaryMultiCallable[_comparison_pb2.CompareRunsRequest, _comparison_pb2.CompareRunsResponse]  # type: ignore[assignment]
-    """CompareRuns matches the cases of runs, tests every metric and returns the figures. An unfinished run is compared by
+    """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished run is compared by
     its rows so far, without a verdict (mismatch "unfinished").
 
     Errors: INVALID_ARGUMENT with every problem for fewer than two or more than 26 runs, a repeated run, a run without
@@ -117,7 +117,7 @@ class ComparisonServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _comparison_pb2.CompareRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_comparison_pb2.CompareRunsResponse, _abc.Awaitable[_comparison_pb2.CompareRunsResponse]]:
-        """CompareRuns matches the cases of runs, tests every metric and returns the figures. An unfinished run is compared by
+        """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished run is compared by
         its rows so far, without a verdict (mismatch "unfinished").
 
         Errors: INVALID_ARGUMENT with every problem for fewer than two or more than 26 runs, a repeated run, a run without

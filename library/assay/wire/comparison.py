@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from assay.comparison.allowed_drop import AllowedDrop
 from assay.comparison.case_list import CaseChange, CaseOrder, CaseValue, CaseVariant, ComparedCase
+from assay.comparison.decision import ComparisonDecision, DecisionOutcome, DecisionRules
 from assay.comparison.model import (
     Adjustment,
     Change,
@@ -16,6 +18,7 @@ from assay.comparison.model import (
     Confidence,
     ErrorComparison,
     Estimate,
+    FailOn,
     FlippedCase,
     Matching,
     MetricComparison,
@@ -189,6 +192,23 @@ COMPARED_CASE = Converter(
             comparison_pb2.CaseVariant,
             parts={"values": Converter(CaseValue, comparison_pb2.CaseValue), "change": _CHANGES},
         )
+    },
+)
+
+
+DECISION_RULES = Converter(
+    DecisionRules,
+    comparison_pb2.DecisionRules,
+    parts={"fail_on": EnumConverter(FailOn, comparison_pb2.FailOn, unknown=FailOn.REGRESSION)},
+)
+DECISION = Converter(
+    ComparisonDecision,
+    comparison_pb2.ComparisonDecision,
+    parts={
+        "outcome": EnumConverter(
+            DecisionOutcome, comparison_pb2.DecisionOutcome, unknown=DecisionOutcome.NOT_COMPARABLE
+        ),
+        "drops": Converter(AllowedDrop, comparison_pb2.AllowedDrop),
     },
 )
 

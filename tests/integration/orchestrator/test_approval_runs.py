@@ -246,7 +246,7 @@ async def test_a_comparison_takes_them_for_errors(serve: Serve, settings_of: Set
         settings = settings_of("python", "m:f", retries=0)
         plain = await hosted_to_the_end(client, settings, Waiting(set(), set()))
         waiting = await hosted_to_the_end(client, settings, Waiting({"c1", "c4"}, {"c2"}))
-        found = await compare_on_server(client, [plain.run_id, waiting.run_id], ComparisonSettings())
+        found, _ = await compare_on_server(client, [plain.run_id, waiting.run_id], ComparisonSettings())
     assert [(one.agent_error_count, one.interrupted_count) for one in found.variants] == [(0, 0), (3, 2)]
     errors = found.pair("A", "B").errors
     assert errors is not None

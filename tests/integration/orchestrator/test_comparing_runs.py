@@ -13,7 +13,9 @@ from tests.support.services.ended_runs import await_end
 from assay.client.comparison.calls import compare_on_server, compared_case_page, list_compared_cases
 from assay.client.comparison.join import compare_reports, reports_of
 from assay.comparison.case_list import CaseChange, CaseOrder, CaseQuery, ComparedCase
-from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSettings
+from assay.comparison.decision import DecisionOutcome, DecisionRules, decide
+from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSettings, FailOn
+from assay.comparison.settings import check_settings
 from assay.errors import InvalidInputError, NotFoundError, OverloadedError
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
@@ -23,7 +25,9 @@ from assay.model.scope import LOCAL
 from assay.model.views import RowView
 from assay.reports.document.report import report_of_run
 from assay.reports.formats.json_report import write_document
-from assay.v1 import comparison_figures_pb2 as pb
+from assay.v1 import comparison_figures_pb2
+from assay.v1 import comparison_pb2 as pb
+from assay.v1.comparison_pb2_grpc import ComparisonServiceStub
 from assay.wire.comparison import _values_from_wire, _values_to_wire
 from assay_orchestrator.queries.comparison import Comparisons, check_size
 from assay_orchestrator.store.page_tokens import PageTokens
@@ -82,8 +86,34 @@ async def by_files(client: Client, run_ids: list[str], settings: ComparisonSetti
         return compare_reports(reports, settings)
 
 
-async def listed(client: Client, run_ids: list[str], query: CaseQuery, **more: bool) -> list[ComparedCase]:
-    return [case async for case in list_compared_cases(client, run_ids, ComparisonSettings(), query, **more)]
+async def listed(
+    client: Client, run_ids: list[str], query: CaseQuery, view: RowView = RowView.BASIC
+) -> list[ComparedCase]:
+    return [case async for case in list_compared_cases(client, run_ids, ComparisonSettings(), query, view=view)]
+
+
+async def test_the_decision_and_the_sentences_come_with_the_figures(serve: Serve, settings_of: SettingsOf) -> None:
+    """A client in another language shows verdict, units and exit status without computing anything."""
+    async with serve() as client:
+        right = await finished(client, settings_of(), cases(lambda index: True))
+        ids = [right, await finished(client, settings_of(), cases(lambda index: index % 2 > 0))]
+        outcomes = []
+        for rules in (DecisionRules(), DecisionRules(fail_on=FailOn.NEVER), DecisionRules(max_drop=0.9)):
+            comparison, decision = await compare_on_server(client, ids, ComparisonSettings(), rules)
+            assert decision == decide(comparison, rules)
+            outcomes.append((decision.outcome, decision.exit_status, [drop.run_id for drop in decision.drops]))
+        assert outcomes == [
+            (DecisionOutcome.REGRESSION, 1, []),
+            (DecisionOutcome.REGRESSION, 0, []),
+            (DecisionOutcome.REGRESSION, 1, ids[1:]),
+        ]
+        request = pb.CompareRunsRequest(run_ids=ids)
+        response = await client.call(ComparisonServiceStub, lambda stub: stub.CompareRuns(request))
+    assert response.decision.outcome == pb.DECISION_OUTCOME_REGRESSION
+    assert f" is worse than {comparison.variants[0].name} on exact_match: " in response.text.verdict
+    assert response.text.decision.startswith("decision: regression (exit status 1): exact_match of ")
+    units = {metric.metric: (metric.unit, metric.is_implied) for metric in response.comparison.pairs[0].metrics}
+    assert (units["exact_match"], units["cost"]) == (("%", False), ("USD", True))
 
 
 async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
@@ -107,10 +137,11 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             ([ids[0], ids[2]], ComparisonSettings(primary="pass_rate", where="category:a exact_match>=0")),
             ([ids[2], ids[0]], ComparisonSettings(primary="latency", cluster="tag:doc", alpha=0.1)),
         ]:
-            found = await compare_on_server(client, compared, settings)
-            assert found == await by_files(client, compared, settings, tmp_path)
+            found, _ = await compare_on_server(client, compared, settings)
+            checked, _ = check_settings(settings, DecisionRules(), adjust=settings.adjust, fail_on=FailOn.REGRESSION)
+            assert found == await by_files(client, compared, checked, tmp_path)
         assert [change.path for change in found.changes] == []
-        three = await compare_on_server(client, ids, ComparisonSettings())
+        three, _ = await compare_on_server(client, ids, ComparisonSettings())
         assert three.pair("A", "C").changed_case_count == 1
         assert [one.reason for one in three.pair("B", "C").metrics] == ["not_adjusted"] * 5
         errors = [three.pair("A", "C").metric(name).errors for name in ("latency", "exact_match")]
@@ -125,7 +156,8 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             for change in CaseChange
         }
         assert sorted(case_id for part in parts.values() for case_id in part) == sorted(case.case_id for case in every)
-        flipped = (await compare_on_server(client, pair, ComparisonSettings())).pairs[0].flipped_case_count
+        comparison, _ = await compare_on_server(client, pair, ComparisonSettings())
+        flipped = comparison.pairs[0].flipped_case_count
         assert len(parts[CaseChange.WORSE]) + len(parts[CaseChange.BETTER]) == flipped > 0
 
         worst = CaseQuery(("latency", "pass_rate"), "exact_match", order=CaseOrder.WORST_FIRST)
@@ -162,6 +194,9 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             )
         fields = {problem.field.split(":")[0] for problem in caught.value.problems}
         assert {"settings.margin", "settings.alpha", "settings.power", "settings.cluster"} < fields
+        with pytest.raises(InvalidInputError) as caught:
+            await compare_on_server(client, pair, ComparisonSettings(), DecisionRules(max_drop_test=True))
+        assert [problem.field for problem in caught.value.problems] == ["rules.max_drop_test"]
         with pytest.raises(InvalidInputError) as caught:
             await listed(client, pair, CaseQuery(("nope",), "nor this"))
         assert [problem.field for problem in caught.value.problems] == ["change_by", "metrics[0]"]
@@ -219,6 +254,6 @@ async def test_comparisons_of_a_team_wait_for_each_other_and_few_wait(open_store
 def test_json_values_of_changes_travel() -> None:
     """What a setting is, null, a list or hostile text, is the same on the other side."""
     values = (None, ["a", {"b": 1.5}], HOSTILE, True)
-    message = pb.SettingChange(path="p", **_values_to_wire(values))
+    message = comparison_figures_pb2.SettingChange(path="p", **_values_to_wire(values))
     assert Change("p", _values_from_wire(message)).values == values
     assert json.loads(message.values_json[0]) is None

@@ -101,7 +101,7 @@ async def test_the_decision_is_that_of_the_stored_rows(
     assert expected is not None
     async with serve() as client:
         ended = await pair.drive(client, await pair.start(client))
-        compared = await compare_on_server(client, [run.run_id for run in ended], ComparisonSettings())
+        compared, _ = await compare_on_server(client, [run.run_id for run in ended], ComparisonSettings())
         again = await resume_variants(client, pair.specs, "group-1")
         rows = [row async for row in client.list_rows(ended[0].run_id)]
         listed = client.list_rows(ended[0].run_id)
@@ -136,7 +136,7 @@ async def test_an_equal_pair_asks_all(serve: Callable[..., Any], settings_of: Ca
     pair = Pair(settings_of, 6, 6)
     async with serve() as client:
         ended = await pair.drive(client, await pair.start(client))
-        compared = await compare_on_server(client, [run.run_id for run in ended], ComparisonSettings())
+        compared, _ = await compare_on_server(client, [run.run_id for run in ended], ComparisonSettings())
     assert [(run.counts.finished, run.counts.total) for run in ended] == [(CASES, CASES)] * 2
     assert [run.summary.stopped_early for run in ended if run.summary is not None] == [None, None]
     assert compared.stopping is not None

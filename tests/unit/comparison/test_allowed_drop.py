@@ -9,7 +9,7 @@ import pytest
 from tests.unit.comparison.comparing import compare_columns, compared, disagreeing
 
 from assay.comparison.compare import compare_runs
-from assay.comparison.decision import ComparisonDecision, DecisionRules, decide
+from assay.comparison.decision import ComparisonDecision, DecisionOutcome, DecisionRules, decide
 from assay.comparison.model import Comparison, ComparisonSettings, FailOn, Mismatch, MismatchReason
 from assay.comparison.settings import check_settings
 from assay.errors import InvalidInputError
@@ -66,7 +66,7 @@ def test_a_larger_drop_has_to_be_excluded(
     assert decision.exit_status == status
     assert ("is not excluded: it may be" in said_of(decision)) is (status == 1)
     assert ("is excluded: it is" in said_of(decision)) is (status == 0)
-    assert not decision.is_regression
+    assert decision.outcome is not DecisionOutcome.REGRESSION
     assert decide(comparison, DecisionRules(FailOn.NEVER, max_drop=allowed)).exit_status == 0
 
 
@@ -91,7 +91,7 @@ def test_lower_may_be_better(shift: float, status: int) -> None:
     decision = decide(compare_columns({"latency": a}, {"latency": b}, settings=settings), replace(TESTED, max_drop=0.3))
     assert decision.exit_status == status
     assert decision.drops[0].drop == pytest.approx(shift)
-    assert decision.is_regression is (shift > 0.3)
+    assert (decision.outcome is DecisionOutcome.REGRESSION) is (shift > 0.3)
 
 
 def test_what_cannot_be_compared_never_passes() -> None:
@@ -140,8 +140,12 @@ def test_each_run_has_its_own_drop() -> None:
 
 def test_the_test_needs_a_drop() -> None:
     """The flag without a drop is refused, in the terms of where it is set."""
-    for prefix, name in (("--", "--max-drop-test: needs --max-drop"), ("", "max_drop_test: needs max_drop")):
-        with pytest.raises(InvalidInputError, match=name):
+    for prefix in ("", "rules."):
+        with pytest.raises(InvalidInputError, match=f"{prefix}max_drop_test: needs {prefix}max_drop"):
             check_settings(
-                ComparisonSettings(), DecisionRules(max_drop_test=True), adjust="holm", fail_on="never", prefix=prefix
+                ComparisonSettings(),
+                DecisionRules(max_drop_test=True),
+                adjust="holm",
+                fail_on="never",
+                place=prefix.__add__,
             )

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.comparison.comparing import METRICS, compare_columns, compared, disagreeing, facts
 
 from assay.comparison.compare import compare_runs
-from assay.comparison.decision import DecisionRules, decide
+from assay.comparison.decision import DecisionOutcome, DecisionRules, decide
 from assay.comparison.facts import _metric, facts_of
 from assay.comparison.model import Adjustment, Comparison, ComparisonSettings, ComparisonVerdict, FailOn
 from assay.comparison.what_changed import changes
@@ -669,7 +669,9 @@ def test_exit_statuses(
     decision = decide(compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}), rules)
     assert decision.exit_status == status
     assert message in " ".join(decision.reasons)
-    assert decision.is_regression is (" worse than that of run-0" in " ".join(decision.reasons))
+    assert (decision.outcome is DecisionOutcome.REGRESSION) is (
+        " worse than that of run-0" in " ".join(decision.reasons)
+    )
 
 
 def test_what_changed() -> None:

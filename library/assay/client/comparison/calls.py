@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING
 
 from assay.client.connection import PAGE_TIMEOUT_S
 from assay.comparison.case_list import CaseQuery, ComparedCase, ComparedCasePage
+from assay.comparison.decision import ComparisonDecision, DecisionRules
 from assay.comparison.model import Comparison, ComparisonSettings
 from assay.model.views import RowView
 from assay.v1 import comparison_pb2 as pb
 from assay.v1.comparison_pb2_grpc import ComparisonServiceStub
-from assay.wire.comparison import COMPARED_CASE, COMPARISON, COMPARISON_SETTINGS, change_to_wire, order_to_wire
+from assay.wire.comparison import (
+    COMPARED_CASE,
+    COMPARISON,
+    COMPARISON_SETTINGS,
+    DECISION,
+    DECISION_RULES,
+    change_to_wire,
+    order_to_wire,
+)
 from assay.wire.run import ROW_VIEWS
 
 if TYPE_CHECKING:
@@ -19,15 +28,19 @@ if TYPE_CHECKING:
     from assay.client.client import Client
 
 _COMPARE_TIMEOUT_S = 300.0
+_DEFAULT_RULES = DecisionRules()
 
 
-async def compare_on_server(client: Client, run_ids: Sequence[str], settings: ComparisonSettings) -> Comparison:
-    """Let the orchestrator compare stored runs, and return the figures.
+async def compare_on_server(
+    client: Client, run_ids: Sequence[str], settings: ComparisonSettings, rules: DecisionRules = _DEFAULT_RULES
+) -> tuple[Comparison, ComparisonDecision]:
+    """Let the orchestrator compare stored runs, and return the figures and the decision.
 
     Args:
         client: Client of the orchestrator.
         run_ids: Two to 26 different runs; the first is the baseline.
         settings: Settings of the comparison.
+        rules: What fails the comparison.
 
     Raises:
         InvalidInputError: The runs cannot be compared, or a setting is wrong; lists every problem.
@@ -36,11 +49,13 @@ async def compare_on_server(client: Client, run_ids: Sequence[str], settings: Co
         DeadlineError: The filter exceeded the orchestrator's time limit.
         SetupError: The orchestrator has an older version (reason SERVER_TOO_OLD).
     """
-    request = pb.CompareRunsRequest(run_ids=run_ids, settings=COMPARISON_SETTINGS.to_wire(settings))
+    request = pb.CompareRunsRequest(
+        run_ids=run_ids, settings=COMPARISON_SETTINGS.to_wire(settings), rules=DECISION_RULES.to_wire(rules)
+    )
     response = await client.call(
         ComparisonServiceStub, lambda stub: stub.CompareRuns(request, timeout=_COMPARE_TIMEOUT_S)
     )
-    return COMPARISON.from_wire(response.comparison)
+    return COMPARISON.from_wire(response.comparison), DECISION.from_wire(response.decision)
 
 
 async def list_compared_cases(

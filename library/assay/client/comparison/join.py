@@ -7,7 +7,7 @@ import tempfile
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.client.api.evaluate import connected
 from assay.client.api.evaluation import Evaluation
@@ -15,11 +15,13 @@ from assay.client.comparison.calls import compare_on_server
 from assay.client.comparison.noise_floors import find_floor
 from assay.client.run_references import find_run_id
 from assay.comparison.compare import compare_runs, flipped_ids, with_floors, with_questions
+from assay.comparison.facts import facts_of
 from assay.errors import SetupError, WrongStateError
 from assay.local_stack.home import Home
 from assay.local_stack.install_hint import install_hint
 from assay.model.baseline import MAX_NAME_CHARS, SPEC_BASELINE
 from assay.reports.comparison.document.compared_run import compared_run
+from assay.reports.comparison.document.comparison_report import ComparisonReport
 from assay.reports.document.document import head_document
 from assay.reports.document.report import Report, report_of_file, report_of_run
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from assay.client.api.evaluation import RunSource
     from assay.client.client import Client
+    from assay.comparison.decision import DecisionRules
     from assay.comparison.model import Comparison, ComparisonSettings
     from assay.model.run import RowResult, Run
 
@@ -136,16 +139,15 @@ async def _report(run: Run, rows: AsyncIterator[RowResult], folder: Path, stack:
 
 
 async def compare_stored(
-    references: Sequence[str], server: str | None, settings: ComparisonSettings
-) -> tuple[Comparison, list[dict[str, Any]]] | None:
-    """Let the orchestrator compare stored runs; return the comparison and the head of each run's document.
-
-    No row leaves the orchestrator. Returns None if its version is too old to compare runs.
+    references: Sequence[str], server: str | None, settings: ComparisonSettings, rules: DecisionRules
+) -> ComparisonReport:
+    """Let the orchestrator compare stored runs, and return the report. No row leaves the orchestrator.
 
     Args:
         references: Ids of runs, prefixes of them, names of baselines, or "latest".
         server: Address of an orchestrator; None for the local stack.
         settings: Settings of the comparison.
+        rules: What fails the comparison.
 
     Raises:
         InvalidInputError: The runs cannot be compared, or a setting is wrong.
@@ -154,14 +156,10 @@ async def compare_stored(
     """
     async with connected(server) as (client, _):
         runs = await _runs(client, references)
-        try:
-            comparison = await compare_on_server(client, [run.run_id for run in runs], settings)
-        except SetupError as error:
-            if error.reason != "SERVER_TOO_OLD":
-                raise
-            return None
+        comparison, decision = await compare_on_server(client, [run.run_id for run in runs], settings, rules)
         heads = [head_document(run, None) for run in runs]
-        return with_floors(comparison, find_floor(Home.find(), heads[0])), heads
+        comparison = with_floors(comparison, find_floor(Home.find(), heads[0]))
+        return ComparisonReport(comparison, decision, [facts_of(head) for head in heads], heads, server=server or "")
 
 
 async def _runs(client: Client, references: Sequence[str]) -> list[Run]:

@@ -62,13 +62,13 @@ class ComparisonReport:
 
     @cached_property
     def units(self) -> Mapping[str, str]:
-        """The unit of each metric by name; empty for the pass rate and for unknown metrics."""
-        return {name: metric.unit for facts in reversed(self.facts) for name, metric in facts.metrics.items()}
+        """The unit of each metric by name; empty for a plain number."""
+        return {metric.metric: metric.unit for metric in self.comparison.pairs[0].metrics}
 
     @cached_property
     def implied(self) -> frozenset[str]:
         """Metrics that are compared although no spec asks for them."""
-        return frozenset(name for facts in self.facts for name, metric in facts.metrics.items() if metric.is_implied)
+        return frozenset(metric.metric for metric in self.comparison.pairs[0].metrics if metric.is_implied)
 
     @cached_property
     def names(self) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.comparison.decision import DecisionOutcome
 from assay.comparison.model import ComparisonVerdict
 from assay.reports.comparison.words.figures import figures_of, metric_text
 from assay.reports.comparison.words.outline import OPENING, Part, outline
@@ -47,7 +48,7 @@ class PageView:
 
     def kind(self) -> str:
         """Return the class of the verdict."""
-        if self.report.decision.is_regression:
+        if self.report.decision.outcome is DecisionOutcome.REGRESSION:
             return "fail"
         better = any(pair.metric(self.comparison.primary).verdict is ComparisonVerdict.B_BETTER for pair in self.pairs)
         return "pass" if better else "incomplete"
