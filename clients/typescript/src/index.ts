@@ -178,7 +178,7 @@ export class Assay {
 }
 
 async function* parts(name: string, cases: Cases): AsyncGenerator<MessageInitShape<typeof UploadDatasetRequestSchema>> {
-  yield { part: { case: "header", value: { name, format: "typescript" } } };
+  yield { part: { case: "header", value: { name } } };
   let batch: Case[] = [];
   let size = 0;
   for await (const item of cases) {
