@@ -125,10 +125,10 @@ def test_an_unmade_check_beside_metrics_that_pass(shared_cli: Cli) -> None:
 
 
 def test_what_will_not_be_made_is_told_before_a_run(cli: Cli) -> None:
-    """`dataset inspect` and `validate` count checks by type, with the reason of those that no run makes."""
+    """`datasets inspect` and `validate` count checks by type, with the reason of those that no run makes."""
     code = {"type": "javascript", "value": "output.length > 3"}
     write(cli, [RUBRIC, SIMILAR, code], [RUBRIC, {"type": "not-is-refusal"}])
-    lines = cli.run("dataset", "inspect", "tests.json").stdout.splitlines()
+    lines = cli.run("datasets", "inspect", "tests.json").stdout.splitlines()
     start = lines.index("Checks")
     sentence = f"4 of 5 checks are not made: {NO_JUDGE}, is-refusal 1 (Assay has no such check), "
     sentence += "javascript 1 (code is not run)"
@@ -139,14 +139,14 @@ def test_what_will_not_be_made_is_told_before_a_run(cli: Cli) -> None:
         "    1 similar",
     ]
     assert lines[start + 5].strip().startswith(sentence)
-    document = json.loads(cli.run("dataset", "inspect", "tests.json", "--json").stdout)
+    document = json.loads(cli.run("datasets", "inspect", "tests.json", "--json").stdout)
     assert document["checks"] == {"is-refusal": 1, "javascript": 1, "llm-rubric": 2, "similar": 1}
     assert document["checks_not_made"]["javascript"] == {"code is not run": 1}
     assert f"warning  tests.json: {sentence}; rows with such a check" in cli.run("validate", "assay.yaml").stdout
     found = json.loads(cli.run("validate", "assay.yaml", "--json").stdout)
     assert any(warning["message"].startswith(sentence) for warning in found["warnings"])
     write(cli, [SIMILAR, LATENCY])
-    assert "not made" not in cli.run("dataset", "inspect", "tests.json").stdout
+    assert "not made" not in cli.run("datasets", "inspect", "tests.json").stdout
     assert "not made" not in cli.run("validate", "assay.yaml").stdout
 
 

@@ -1,4 +1,4 @@
-"""Files of a user: `assay init`, `assay validate`, `assay dataset inspect`, and the messages on wrong records."""
+"""Files of a user: `assay init`, `assay validate`, `assay datasets inspect`, and the messages on wrong records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_lines(cli: Cli, name: str, records: list[dict[str, Any]]) -> None:
 def test_what_a_file_is_recognised_as(cli: Cli) -> None:
     """Format, fields, counts, categories, tags and the first case are shown, without control characters."""
     write_lines(cli, "goldens.jsonl", GOLDENS)
-    said = cli.run("dataset", "inspect", "goldens.jsonl").stdout
+    said = cli.run("datasets", "inspect", "goldens.jsonl").stdout
     assert said.startswith("goldens.jsonl: deepeval/jsonl, 2 cases\n")
     for line in (
         "input <- input",
@@ -64,7 +64,7 @@ def test_a_conversation_is_one_case(cli: Cli) -> None:
     """A test file of ADK is shown as the one case of several turns that it is, also compressed."""
     turns = [{"query": f"q{n}", "expected_tool_use": [{"tool_name": "t"}], "reference": "r"} for n in range(3)]
     (cli.folder / "dice.test.json.gz").write_bytes(gzip.compress(json.dumps(turns).encode()))
-    said = cli.run("dataset", "inspect", "dice.test.json.gz").stdout
+    said = cli.run("datasets", "inspect", "dice.test.json.gz").stdout
     assert said.startswith("dice.test.json.gz: adk/json.gz, 1 case\n")
     assert "\n    1 with expected tool calls\n    1 with several turns\n    3 turns in all\n" in said
     assert '"case_id": "dice"' in said
@@ -73,25 +73,25 @@ def test_a_conversation_is_one_case(cli: Cli) -> None:
 def test_the_machine_readable_document(cli: Cli) -> None:
     """--json prints one document with the same, the first case whole."""
     write_lines(cli, "goldens.jsonl", [{**GOLDENS[0], "note": "x" * 5000}, *GOLDENS[1:]])
-    document = json.loads(cli.run("dataset", "inspect", "goldens.jsonl", "--json").stdout)
+    document = json.loads(cli.run("datasets", "inspect", "goldens.jsonl", "--json").stdout)
     assert (document["valid"], document["format"]) == (True, "deepeval/jsonl")
     assert document["mapping"]["references"] == "expected_output"
     counts = document["counts"]
     assert (counts["cases"], counts["references"], counts["recorded"], counts["expected_tools"]) == (2, 2, 1, 1)
     assert counts["categories"] == {"dates": 1, "places": 1}
     assert document["first_case"]["metadata"]["note"] == "x" * 5000
-    assert document["first_case"]["recorded"]["tool_calls"][0]["name"] == "calendar"
+    assert document["first_case"]["recordings"][0][0]["tool_calls"][0]["name"] == "calendar"
 
 
 def test_format_and_fields_can_be_said(cli: Cli) -> None:
     """--format goes before what the records look like, --map before every field; an unknown one names the nearest."""
     write_lines(cli, "goldens.jsonl", GOLDENS)
-    said = cli.run("dataset", "inspect", "goldens.jsonl", "--format", "plain", "--map", "category=topic").stdout
+    said = cli.run("datasets", "inspect", "goldens.jsonl", "--format", "plain", "--map", "category=topic").stdout
     assert said.startswith("goldens.jsonl: plain/jsonl, ")
     assert "category <- topic" in said
-    refused = cli.run("dataset", "inspect", "goldens.jsonl", "--format", "deepval", status=2)
+    refused = cli.run("datasets", "inspect", "goldens.jsonl", "--format", "deepval", status=2)
     assert "did you mean 'deepeval'?" in refused.stderr
-    refused = cli.run("dataset", "inspect", "goldens.jsonl", "--map", "category", status=2)
+    refused = cli.run("datasets", "inspect", "goldens.jsonl", "--map", "category", status=2)
     assert "must be FIELD=NAME" in refused.stderr
 
 
@@ -99,16 +99,16 @@ def test_every_problem_of_a_file_that_is_wrong(cli: Cli) -> None:
     """Problems come with file, line and field, all at once, as sentences or as a document; the exit status is 2."""
     records = [*GOLDENS, {"input": ["x"], "expected_output": "A"}, {"expected_output": "A"}]
     write_lines(cli, "goldens.jsonl", records)
-    refused = cli.run("dataset", "inspect", "goldens.jsonl", status=2)
+    refused = cli.run("datasets", "inspect", "goldens.jsonl", status=2)
     assert "goldens.jsonl:3: record 3, input: " in refused.stderr
     assert "goldens.jsonl:4: record 4, input: " in refused.stderr
-    document = json.loads(cli.run("dataset", "inspect", "goldens.jsonl", "--json", status=2).stdout)
+    document = json.loads(cli.run("datasets", "inspect", "goldens.jsonl", "--json", status=2).stdout)
     assert not document["valid"]
     assert [(problem["file"], problem["line"]) for problem in document["problems"]] == [
         ("goldens.jsonl", 3),
         ("goldens.jsonl", 4),
     ]
-    assert "there is no such file" in cli.run("dataset", "inspect", "nothing.jsonl", status=2).stderr
+    assert "there is no such file" in cli.run("datasets", "inspect", "nothing.jsonl", status=2).stderr
 
 
 def test_a_spec_names_the_format(project: Cli) -> None:

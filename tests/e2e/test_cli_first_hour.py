@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = {
-    (): ("run", "init", "score", "metrics", "validate", "dataset", "runs", "up", "down", "serve", "doctor"),
+    (): ("run", "init", "score", "metrics", "validate", "datasets", "runs", "up", "down", "serve", "doctor"),
     ("runs",): ("list", "show", "watch", "pause", "resume", "cancel", "delete", "prune"),
     ("metrics",): ("list", "show"),
-    ("dataset",): ("inspect",),
+    ("datasets",): ("inspect", "list", "show", "cases", "delete"),
     ("judge",): ("calibrate", "drift"),
 }
 

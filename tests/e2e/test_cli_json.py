@@ -31,11 +31,12 @@ STORED = (
     "run --limit 2 --metrics exact_match", "rescore RUN", "compare RUN latest", "plan RUN --difference 0.1",
     "runs list", "runs show RUN", "runs show RUN --case c1", "runs show RUN --failed", "runs show RUN --history c1",
     "runs show RUN --where passed", "runs watch RUN", "runs resume RUN --retry-errors --spec assay.yaml",
-    "baseline set RUN main", "baseline list", "runs prune --keep 0 --dry-run", "runs delete latest --yes",
+    "datasets list", "datasets show qa.jsonl", "baseline set RUN main",
+    "baseline list", "runs prune --keep 0 --dry-run", "runs delete latest --yes",
 )  # fmt: skip
 HELD = ("runs list", "runs show RUN", "runs pause RUN", "runs watch RUN", "runs cancel RUN")
 LOCAL = (
-    "doctor", "metrics list", "metrics show rouge", "validate", "dataset inspect qa.jsonl", "score exact_match a a",
+    "doctor", "metrics list", "metrics show rouge", "validate", "datasets inspect qa.jsonl", "score exact_match a a",
     "score exact_match --file answered.jsonl",
 )  # fmt: skip
 JUDGED = (
@@ -50,6 +51,7 @@ SHARED = (
 )  # fmt: skip
 ELSEWHERE = {
     "bench embedder": "test_cli_bench.py, every night: it measures for a minute",
+    "datasets delete": "test_cli_datasets.py, with a dataset that no run uses",
     "admin tokens revoke": "the walk over a shared server, with the id of its own token",
 }
 

@@ -48,7 +48,7 @@ def test_an_option_is_described_with_its_default(path: str, option: click.Option
 def test_all_options_are_found() -> None:
     """The walk over the options includes the groups."""
     assert len(OPTIONS) > 100
-    assert {"assay runs resume", "assay judge drift", "assay dataset inspect"} <= {path for path, _ in OPTIONS}
+    assert {"assay runs resume", "assay judge drift", "assay datasets inspect"} <= {path for path, _ in OPTIONS}
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_all_options_are_found() -> None:
         ("version", "did you mean `assay --version`?"),
         ("view", "did you mean `assay runs show latest`?"),
         ("prune", "did you mean `assay runs prune`?"),
-        ("inspect", "did you mean `assay dataset inspect`?"),
-        ("list", "did you mean `assay runs list` or `assay metrics list` or `assay baseline list`?"),
+        ("inspect", "did you mean `assay datasets inspect`?"),
+        ("list", "did you mean `assay runs list` or `assay datasets list` or `assay metrics list` or `assay baseline"),
         ("rnu", "did you mean 'run'?"),
         ("frobnicate", "known: run, rescore,"),
     ],

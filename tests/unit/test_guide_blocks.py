@@ -70,6 +70,7 @@ NOT_READ = {
     ("docs/ci.md", "pipeline {"): "a Jenkins pipeline, whose command `test_action.py` reads",
     ("docs/database.md", "CREATE ROLE"): "needs a server's administrator",
     ("docs/database.md", "GRANT USAGE"): "needs a server's administrator",
+    ("docs/datasets.md", "$ assay datasets list"): "an example; `test_cli_datasets.py` runs the command",
     ("docs/filters.md", "filter     ="): "a grammar, whose examples `test_row_filter_text.py` reads",
     ("docs/http.md", "agent.response.text"): "the reason of a run, which `test_http_runs.py` compares",
     ("docs/installation.md", "PYTHON_IMAGE="): "lines of .env with a digest to be filled in",

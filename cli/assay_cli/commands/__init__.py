@@ -98,7 +98,10 @@ _COMMANDS = {
     ),
     "metrics": ("assay_cli.commands.metrics:metrics", "List the metrics; show the definition of one."),
     "validate": ("assay_cli.commands.validate:validate", "Check a spec and its dataset; every problem at once."),
-    "dataset": ("assay_cli.commands.dataset:dataset", "Show how Assay reads a dataset."),
+    "datasets": (
+        "assay_cli.commands.datasets.group:datasets",
+        "Show how a file is read; list, show, read back and delete stored datasets.",
+    ),
     "runs": ("assay_cli.commands.runs.group:runs", "List, show, watch, pause, resume, cancel and delete stored runs."),
     "compare": (
         "assay_cli.commands.compare:compare",
@@ -123,7 +126,7 @@ _COMMANDS = {
     "doctor": ("assay_cli.commands.doctor:doctor", "Check this machine: what works, what is missing."),
 }
 
-_GROUPS = ("runs", "dataset", "metrics", "baseline", "judge")
+_GROUPS = ("runs", "datasets", "metrics", "baseline", "judge")
 """Groups whose commands are suggested when the group's name is missing; `admin` is for operators."""
 _OTHER_NAMES = {
     "version": "assay --version",

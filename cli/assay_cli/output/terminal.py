@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
+
+import click
 
 from assay.reports.words.run_commands import case_command
 from assay.text.screen import LEAST_WIDTH, columns_of
 from assay.text.unsafe_text import CUT, clean, without_commands
+from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.resume_hint import pasted
 
 if TYPE_CHECKING:
@@ -88,3 +92,14 @@ def size_text(count: int) -> str:
         if size < 1024 or unit == "GiB":
             break
     return f"{size:.1f} {unit}"
+
+
+def confirm_deletion(subject: str) -> int | None:
+    """Ask whether to delete something; return the exit status if that is refused."""
+    if not sys.stdin.isatty():
+        click.echo("error: nothing was deleted: stdin is not a terminal to confirm on; add --yes", err=True)
+        return EXIT_USAGE
+    if click.confirm(f"delete {subject}?", err=True):
+        return None
+    click.echo("nothing was deleted", err=True)
+    return EXIT_INTERRUPTED

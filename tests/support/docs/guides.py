@@ -68,6 +68,7 @@ NOT_RUN = {
         "assay baseline": "`test_cli_compare.py` runs it",
         "assay run": "`test_cli_compare.py` runs it",
     },
+    "docs/datasets.md": {"assay datasets": "needs stored datasets: `test_cli_datasets.py` runs it"},
     "docs/database.md": {
         "pip install": "needs the network",
         "assay serve": "serves until it is stopped; `test_store_postgres.py` opens such a URL",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,11 +10,11 @@ import click
 
 from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean
-from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
+from assay_cli.exit_status import EXIT_USAGE
 from assay_cli.options.cases import find_run
 from assay_cli.options.shared import connect, json_client_options, parse_period, run_async
 from assay_cli.output.documents import print_document
-from assay_cli.output.terminal import size_text, table
+from assay_cli.output.terminal import confirm_deletion, size_text, table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
@@ -211,16 +210,8 @@ async def _unless_changed(run: Run, deleting: Awaitable[Deletion]) -> list[_Dele
 
 def _refused(deletions: Sequence[_Deletion], yes: bool) -> int | None:
     """Ask for confirmation; return the exit status if it is refused."""
-    if yes:
-        return None
-    if not sys.stdin.isatty():
-        click.echo("error: nothing was deleted: stdin is not a terminal to confirm on; add --yes", err=True)
-        return EXIT_USAGE
     subject = deletions[0].run.run_id if len(deletions) == 1 else f"{len(deletions)} runs"
-    if click.confirm(f"delete {subject}?", err=True):
-        return None
-    click.echo("nothing was deleted", err=True)
-    return EXIT_INTERRUPTED
+    return None if yes else confirm_deletion(subject)
 
 
 def _report(gone: Sequence[_Deletion], dataset_ids: Sequence[str] = (), *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`assay dataset inspect`: show how Assay reads a dataset, before a run spends anything on it."""
+"""`assay datasets inspect`: show how Assay reads a dataset, before a run spends anything on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from assay.metrics.checks.unmade_checks import not_made
 from assay.model.case import case_to_json
 from assay.model.run_spec import MetricSpec
 from assay.text.unsafe_text import clean, shorten, without_commands
-from assay_cli.commands import Group
 from assay_cli.exit_status import EXIT_USAGE
 from assay_cli.options.shared import field_map, format_option, json_option, map_option
 from assay_cli.output.documents import print_document, record
@@ -45,12 +44,7 @@ _COUNTED = (
 )
 
 
-@click.group(cls=Group)
-def dataset() -> None:
-    """Inspect datasets."""
-
-
-@dataset.command()
+@click.command()
 @click.argument("file")
 @format_option
 @map_option

@@ -1,0 +1,1 @@
+"""`assay datasets`: files of cases, and the datasets that an orchestrator stores."""
