@@ -122,7 +122,7 @@ def request_of(answer: str) -> pb.GradeRequest:
         answer=f"It covers defects of material and workmanship for two years. ({answer})",
         reference="Defects of material and workmanship, for two years from the day of purchase.",
         run_id="bench",
-        spend_cap_usd=1_000_000.0,
+        spend_cap_nano_usd=1_000_000_000_000_000,
     )
 
 

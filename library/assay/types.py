@@ -88,7 +88,7 @@ from assay.model.run import (
     TurnResult,
     WeightedSummary,
 )
-from assay.model.run_spec import AgentSpec, DatasetReading, JudgeSpec, MetricSpec, RunSpec, SpendCap
+from assay.model.run_spec import AgentSpec, DatasetReading, JudgeModel, JudgeSpec, MetricSpec, RunSpec, SpendCap
 from assay.model.stopping import StoppedEarly, StoppingRule, StoppingSettings
 from assay.model.stored_dataset import StoredDataset
 from assay.model.views import RowView, RunView
@@ -142,6 +142,7 @@ __all__ = [
     "InterruptKind",
     "Interval",
     "JudgeCalibration",
+    "JudgeModel",
     "JudgeSpec",
     "JudgingSummary",
     "JurorSummary",

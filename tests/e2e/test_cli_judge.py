@@ -60,8 +60,8 @@ def test_verdicts_and_spending_survive_a_kill(cli: Cli) -> None:
         said += ended(process, signal.SIGTERM)
     assert process.returncode == 0, said
     assert again.verdict.cached
-    assert again.spending.spent_usd == first.spending.spent_usd > 0
-    assert new.spending.spent_usd == 2 * first.spending.spent_usd
+    assert again.spending.spent_nano_usd == first.spending.spent_nano_usd > 0
+    assert new.spending.spent_nano_usd == 2 * first.spending.spent_nano_usd
     assert len(provider.requests) == 2
     assert KEY not in said
 
@@ -83,8 +83,8 @@ def test_what_was_set_aside_when_it_was_killed_is_spent(cli: Cli) -> None:
         process, address = started(cli, "second", provider)
         (after,) = asyncio.run(graded(address, ""))
         ended(process, signal.SIGTERM)
-    assert after.spending.spent_usd > 0.01
-    assert after.spending.reserved_usd == 0
+    assert after.spending.spent_nano_usd / 1e9 > 0.01
+    assert after.spending.reserved_nano_usd == 0
 
 
 def test_a_verdict_under_way_is_finished_when_the_process_is_told_to_stop(cli: Cli) -> None:

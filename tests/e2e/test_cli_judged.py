@@ -90,7 +90,7 @@ def test_a_judged_run(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
     assert (judging["asked"], judging["cached"], judging["hit_rate"]) == (20, 0, 0.0)
     assert judging["cost_usd"] == pytest.approx(0.039)
     assert report["rows"][0]["scores"]["quality"]["detail"]["verdict"]["fingerprint"] in judging["fingerprints"]
-    assert report["config"]["judge"]["model"] == "judge-1"
+    assert report["config"]["judges"][0]["members"][0]["model"] == "judge-1"
     again = cli.run("run", "assay.yaml", "--output-dir", "second")
     assert "verdicts  20: 0 asked, 20 from the cache (100.0%)" in again.stdout
     assert "the cache saved $0.0390" in again.stdout
@@ -241,7 +241,7 @@ def test_a_spend_cap_is_raised(shared_judged: tuple[Cli, ScriptedProvider]) -> N
     wrong = cli.run("runs", "resume", run["run_id"], "--spend-cap", "lots", status=2)
     assert "must be an amount of US dollars" in wrong.stderr
     cli.run("runs", "resume", run["run_id"], "--spend-cap", "5")
-    assert json.loads(cli.run("runs", "show", run["run_id"], "--json").stdout)["judge"]["spend_cap_usd"] == 5.0
+    assert json.loads(cli.run("runs", "show", run["run_id"], "--json").stdout)["spend_cap_nano_usd"] == 5 * 10**9
     assert (len(provider.requests), calls(cli)) == (20, 20)
 
 

@@ -23,6 +23,7 @@ from urllib.parse import quote
 import grpc
 import grpc.aio
 import pytest
+from tests.support.judge_specs import judge_of
 
 from assay.agent.v1 import agent_pb2
 from assay.client import admin
@@ -360,7 +361,13 @@ async def _evaluate(folder: Path, planted: Planted, processes: Processes, token:
             options = {**agent.options, "headers": {"x-key": header}}
             agents.append(AgentSpec("http", agent.target, concurrency=1, retries=0, options=options))
         judges = [
-            JudgeSpec("openai", "judge-1", judge_provider.openai_url, planted.plant(f"judge-{number}"), max_tokens=99)
+            judge_of(
+                "openai",
+                "judge-1",
+                judge_provider.openai_url,
+                key_variable=planted.plant(f"judge-{number}"),
+                max_tokens=99,
+            )
             for number in range(len(judge_replies()))
         ]
         planted.plant("lines", f"sk-planted/{secrets.token_hex(20)}\nsecond line")
@@ -448,7 +455,7 @@ def _write(folder: Path, planted: Planted, without: tuple[str, ...]) -> None:
 
 async def judged(client: Client, judge: JudgeSpec, agent: AgentSpec, folder: Path) -> str:
     """Return what is seen of a run whose answers are judged."""
-    return await shown(client, RunSpec("judged", agent, (MetricSpec("judge_score"),), judge=judge), folder)
+    return await shown(client, RunSpec("judged", agent, (MetricSpec("judge_score"),), judges=(judge,)), folder)
 
 
 async def refusals(client: Client, port: int) -> list[str]:

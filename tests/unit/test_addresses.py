@@ -9,12 +9,13 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.judge_specs import judge_of
 
 from assay.errors import InvalidInputError
 from assay.http.addresses import dial_problem, host_problem
-from assay.model.run import AgentSpec, JudgeSpec
+from assay.model.run import AgentSpec
 from assay.specs.agents import check_agent
-from assay.specs.judging import check_judge
+from assay.specs.judging import JudgePlace, check_judge
 from assay_cli.options.shared import check_address
 from assay_judge.judges import JudgeChoice
 from assay_orchestrator.settings import Settings as OrchestratorSettings
@@ -40,7 +41,8 @@ USABLE = [
 def test_an_address_that_no_client_can_dial_is_refused(url: str) -> None:
     """By the spec's judge and agents, and by the judge service, before anything is paid."""
     assert dial_problem(url)
-    assert [problem.field for problem in check_judge(JudgeSpec("openai", "m", base_url=url))] == ["judge.base_url"]
+    judge = judge_of("openai", "m", url)
+    assert [problem.field for problem in check_judge(judge, JudgePlace.in_spec(judge, "judge"))] == ["judge.base_url"]
     assert [each.field for each in JudgeChoice("openai", "m", url).problems("judge.")] == ["judge.base_url"]
     for adapter in ("http", "a2a", "adk"):
         assert {problem.field for problem in check_agent(AgentSpec(adapter, url))} >= {"agent.target"}

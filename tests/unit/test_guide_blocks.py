@@ -185,7 +185,7 @@ def test_yaml_is_what_its_reader_takes(block: Block, folder: Path) -> None:
         added = "".join(f"{key}: {json.dumps(value)}\n" for key, value in rest.items() if key not in data)
         path.write_text(block.text + added, encoding="utf-8")
         spec = load_spec(path)
-        assert (spec.settings.judge is None) is ("judge" not in data)
+        assert bool(spec.settings.judges) is ("judge" in data or "judges" in data)
         assert len(spec.settings.gates) == len(data.get("gates", []))
 
 

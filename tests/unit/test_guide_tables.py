@@ -39,9 +39,9 @@ from assay.model.run_spec import CANARY_LIMIT
 from assay.model.stopping import StoppedEarly
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.reports.document.document import _FLAT, head_document
-from assay.specs import judging, loader, prompt_options, server_options
+from assay.specs import judge_reader, loader, prompt_options, server_options
 from assay.specs.agents import ADAPTERS
-from assay.specs.judging import JudgeReader
+from assay.specs.judge_reader import JudgesReader
 from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA
 from assay.telemetry.instruments import Instrument
 from assay_cli.commands.judge.drift import BUILT_IN_ANCHORS
@@ -101,7 +101,7 @@ def test_adapters() -> None:
     ("page", "heading", "first", "names"),
     [
         ("spec", "The spec, `assay.yaml`", "key", loader._KEYS),
-        ("spec", "Judges", "key", judging._KEYS),
+        ("spec", "Judges", "key", judge_reader._KEYS),
         ("spec", "Prompts", "key", prompt_options.PROMPT_KEYS),
         ("http", "Google ADK behind its server", "key", server_options.ADK_SERVER_KEYS),
         ("frameworks", "Google ADK", "key", {"target", *FRAMEWORKS["adk"].options}),
@@ -329,9 +329,10 @@ def test_the_spec_of_the_guide_is_valid() -> None:
     """Its judge has the canaries that the guide tells of."""
     problems: list[Problem] = []
     data, _ = parse_yaml(judges_block("yaml"), file="", problems=problems)
-    judge = JudgeReader(Path(), problems).read(data["judge"])
+    reader = JudgesReader(Path(), problems)
+    reader.read(data)
     assert problems == []
-    assert judge is not None
+    (judge,) = reader.judges
     assert judge.canary_rate == 0.05
 
 

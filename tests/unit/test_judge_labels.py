@@ -33,6 +33,7 @@ OPTIONS: dict[str, Any] = dict.fromkeys(
         "replay",
         "prices",
         "spec",
+        "judge_name",
         "spend_cap",
         "temperature",
         "max_tokens",
@@ -163,8 +164,8 @@ def test_the_judge_of_a_spec_is_asked_as_the_run_asks_it(tmp_path: Path) -> None
     )
     access = judge_access(**{**OPTIONS, "spec": tmp_path})
     expected = JudgeName("openai", "m", "http://127.0.0.1:1/v1", "", 0.0, 99, ModelPrice(0.15, 0.6))
-    assert (access.names, access.spend_cap_usd) == ((expected,), 2.0)
-    assert judge_access(**{**OPTIONS, "spec": file, "spend_cap": 1.0}).spend_cap_usd == 1.0
+    assert (access.names, access.spend_cap_nano_usd) == ((expected,), 2 * 10**9)
+    assert judge_access(**{**OPTIONS, "spec": file, "spend_cap": 1.0}).spend_cap_nano_usd == 10**9
     for given, text, problem in (
         ({"provider": "openai", "model": "m"}, "judge: {provider: openai, model: m}", "--spec: names the judge"),
         ({}, "name: x", "has no judge"),

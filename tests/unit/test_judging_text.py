@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.judge_specs import judge_of
 
 from assay.client.progress.run_progress import make_progress
 from assay.model.answers.agent_response import AgentStatus
@@ -14,7 +15,6 @@ from assay.model.judging_summary import JudgingSummary
 from assay.model.run import (
     AgentSpec,
     DatasetRef,
-    JudgeSpec,
     MetricSpec,
     RowResult,
     Run,
@@ -24,7 +24,7 @@ from assay.model.run import (
     Score,
     ScoreStatus,
 )
-from assay.reports.words.judging_text import judge_line, judge_reasons, judging_cost, judging_line
+from assay.reports.words.judging_text import judge_lines, judge_reasons, judging_cost, judging_line
 from assay.wire.judging import JUDGING
 from assay_orchestrator.summary.judging import JudgingFold
 
@@ -106,9 +106,11 @@ def test_the_cost_of_a_row_is_what_was_paid(scores: tuple[Score, ...], cost: flo
 
 def test_a_run_says_who_judges_and_what_was_paid_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     """At its beginning, and when it ends early; a metric that needs no judge makes no line."""
-    judge = JudgeSpec("openai", "m", spend_cap_usd=2.5)
+    judge = judge_of("openai", "m")
     for metric, lines in (("quality", ["judge  openai:m, spend cap $2.5"]), ("latency", [])):
-        settings = RunSpec("test", AgentSpec("replay"), [MetricSpec(metric)], judge=judge)
+        settings = RunSpec(
+            "test", AgentSpec("replay"), [MetricSpec(metric)], judges=(judge,), spend_cap_nano_usd=2_500_000_000
+        )
         run = Run("r1", settings, DatasetRef("d", "qa", 3), RunState.RUNNING, "", RunCounts(3), "now")
         with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
             for index in range(2):
@@ -121,14 +123,14 @@ def test_a_run_says_who_judges_and_what_was_paid_so_far(capsys: pytest.CaptureFi
 def detail(key: str, **changes: Any) -> dict[str, Any]:
     """Return a score's detail of a verdict from a call."""
     return {
-        "status": "valid", "fingerprint": "f1", "key": key, "cached": False, "by_rule": False, "attempts": 1,
+        "status": "valid", "fingerprint": "f1", "key": key, "cached": False, "by_rule": False, "call_count": 1,
         "input_tokens": 1000, "output_tokens": 100, "cost_usd": 0.1, **changes,
     }  # fmt: skip
 
 
 def cached(key: str, saved: float | None) -> dict[str, Any]:
     """Return the detail of a cached verdict."""
-    nothing = {"input_tokens": None, "output_tokens": None, "cost_usd": None, "attempts": 0}
+    nothing = {"input_tokens": None, "output_tokens": None, "cost_usd": None, "call_count": 0}
     return detail(key, cached=True, saved_usd=saved, **nothing)
 
 
@@ -145,9 +147,9 @@ ROWS = [
     judged_row(detail("a"), detail("b", fingerprint="f0", cost_usd=0.2)),
     judged_row(detail("a"), detail("a")),
     judged_row(cached("c", 0.3), cached("d", None)),
-    judged_row(detail("e", status="invalid", attempts=2, cost_usd=0.4, flags=["addresses_judge"],
+    judged_row(detail("e", status="invalid", call_count=2, cost_usd=0.4, flags=["addresses_judge"],
                       refused_parameters=["temperature", "schema"])),
-    judged_row(detail("f", by_rule=True, attempts=0, input_tokens=None, output_tokens=None, cost_usd=None)),
+    judged_row(detail("f", by_rule=True, call_count=0, input_tokens=None, output_tokens=None, cost_usd=None)),
     judged_row(
         detail("g", cost_usd=None, flags=["punctuation_only", "addresses_judge"], refused_parameters=["temperature"])
     ),
@@ -222,7 +224,11 @@ def test_a_line_for_people() -> None:
         "verdicts  1: 1 asked  0 tokens  $0.0056  account $0.0141, of which $0.0085 are set aside for calls whose "
         "outcome is unknown (the bill may have less)"
     )
-    assert judge_line(JudgeSpec("openai", "m", rubric="tone", spend_cap_usd=2.5)) == (
-        "judge  openai:m, rubric tone, spend cap $2.5"
-    )
-    assert judge_line(JudgeSpec("replay")) == "judge  replay"
+    spec = RunSpec("r", AgentSpec("replay"), [MetricSpec("judge_score", rubric="tone")])
+    capped = replace(spec, judges=(judge_of("openai", "m"),), spend_cap_nano_usd=2_500_000_000)
+    assert judge_lines(capped) == ["judge  openai:m, rubric tone, spend cap $2.5"]
+    assert judge_lines(replace(spec, metrics=[], judges=(judge_of("replay"),))) == ["judge  replay"]
+    several = (judge_of("openai", "m"), judge_of("anthropic", "n", name="strict", batch=True))
+    assert judge_lines(replace(capped, judges=several)) == [
+        "judge  judge  openai:m, rubric tone", "judge  strict  anthropic:n, in batches", "spend cap  $2.5"
+    ]  # fmt: skip

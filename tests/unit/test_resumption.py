@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.judge_specs import judge_of
 
 from assay.errors import SpecError
 from assay.model.run import DatasetRef, Run, RunCounts, RunState
@@ -13,7 +14,6 @@ from assay.model.run_spec import (
     AgentSpec,
     CaseSelection,
     DatasetReading,
-    JudgeSpec,
     MetricSpec,
     RunSpec,
 )
@@ -26,7 +26,7 @@ SETTINGS = RunSpec(
     [MetricSpec("exact_match"), MetricSpec("rouge", {"threshold": 0.5, "kinds": ("rouge1", "rougeL")})],
     ["pass_rate >= 0.1"],
     dataset=DatasetReading("qa.json", "plain/json", "abc", {"input": "question"}),
-    judge=JudgeSpec("openai", "m"),
+    judges=(judge_of("openai", "m"),),
 )
 STORED = Run("r1", SETTINGS, DatasetRef("d", "qa.json", 4), RunState.PAUSED, "", RunCounts(4), "now")
 
@@ -39,7 +39,7 @@ STORED = Run("r1", SETTINGS, DatasetRef("d", "qa.json", 4), RunState.PAUSED, "",
         ({"metrics": (SETTINGS.metrics[0],)}, ["metrics.rouge"]),
         ({"metrics": (SETTINGS.metrics[0], MetricSpec("rouge", {"threshold": 0.6}))}, ["metrics.rouge"]),
         ({"agent": replace(SETTINGS.agent, timeout_s=5.0, options={})}, ["agent.timeout", "agent.headers"]),
-        ({"judge": JudgeSpec("openai", "n", spend_cap_usd=1.0)}, ["judge.model", "judge.spend_cap"]),
+        ({"judges": (judge_of("openai", "n"),), "spend_cap_nano_usd": 10**9}, ["spend_cap", "judge.model"]),
         ({"dataset": DatasetReading("qa.json", "plain/json", "def", {"input": "question"})}, ["dataset"]),
         ({"selection": CaseSelection(limit=3, matched_count=3)}, ["selection"]),
         ({"selection": CaseSelection(matched_count=3)}, []),

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import grpc
 import grpc.aio
 import pytest
-from google.rpc import error_details_pb2
+from google.rpc import error_details_pb2, status_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +17,8 @@ from assay.rpc.status import (
     DETAILS_KEY,
     SETUP_REASONS,
     code_of,
-    error_of,
     from_rpc_error,
+    from_status,
     to_status,
     translated,
 )
@@ -164,11 +164,15 @@ def test_malformed_details_are_ignored(raw: bytes) -> None:
 
 
 def test_error_of_one_message_in_a_stream() -> None:
-    """Errors inside a stream carry code, reason and message and become the same errors."""
-    rebuilt = error_of(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "QUEUE_FULL", "The queue is full.")
+    """Errors inside a stream become the same errors, with what their details hold."""
+    rebuilt = from_status(to_status(OverloadedError("The queue is full.", reason="QUEUE_FULL", retry_after_s=2.5)))
     assert isinstance(rebuilt, OverloadedError)
-    assert (rebuilt.reason, rebuilt.message) == ("QUEUE_FULL", "The queue is full.")
-    assert isinstance(error_of(12345, "", "?"), AssayError)
+    assert (rebuilt.reason, rebuilt.message, rebuilt.retry_after_s) == ("QUEUE_FULL", "The queue is full.", 2.5)
+    problems = [Problem("is too long", "texts[3]")]
+    refused = from_status(to_status(errors.InvalidInputError(problems)))
+    assert isinstance(refused, errors.InvalidInputError)
+    assert refused.problems == problems
+    assert isinstance(from_status(status_pb2.Status(code=12345, message="?")), AssayError)
 
 
 def test_translated_leaves_other_exceptions_alone() -> None:

@@ -60,7 +60,7 @@ def connection() -> sa.Connection:
     upload = datasets.new_upload_id()
     datasets.add_cases(connection, upload, 0, [("c", "{}")])
     datasets.finish_upload(connection, LOCAL, upload, DatasetRef("d", "names", 1))
-    spec = {"repeats": 1, "judge": {"spend_cap_usd": 1.0}}
+    spec = {"repeats": 1, "spend_cap_nano_usd": 10**9}
     runs.create_run(connection, RunRecord("r", "q", "h", spec, "d", 1, "0.1.0", "2026-01-01", "local"))
     shards.create_shards(connection, "r", 1, 1)
     return connection
@@ -90,7 +90,7 @@ def request(connection: sa.Connection, command: Command) -> object:
     if command is Command.CANCEL:
         return control.cancel(connection, LOCAL, "r")
     resumption = Resumption(
-        retry_errors=command is Command.RETRY, spend_cap=SpendCap(2.0) if command is Command.CHANGE_CAP else None
+        retry_errors=command is Command.RETRY, spend_cap=SpendCap(2 * 10**9) if command is Command.CHANGE_CAP else None
     )
     return control.resume(connection, LOCAL, "r", resumption)
 

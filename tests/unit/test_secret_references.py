@@ -12,7 +12,7 @@ from assay.errors import Problem
 from assay.model.run import AgentSpec
 from assay.parsing.secret_references import REFERENCE, SecretReference, form_problem, parse_path
 from assay.specs.agents import check_agent
-from assay.specs.judging import JudgeReader
+from assay.specs.judge_reader import JudgesReader
 from assay.specs.variables import NAMED
 
 
@@ -100,5 +100,5 @@ def test_the_key_of_a_judge_may_be_a_secret() -> None:
     """Its form is checked with the spec; no variable is missed then."""
     for key, count in (("secret://openai", 0), ("secret://search/openai", 0), ("secret://a/b/c", 1)):
         problems: list[Problem] = []
-        JudgeReader(Path(), problems).read({"provider": "openai", "model": "m", "key_variable": key})
+        JudgesReader(Path(), problems).read({"judge": {"provider": "openai", "model": "m", "key_variable": key}})
         assert len(problems) == count

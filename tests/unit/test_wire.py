@@ -202,17 +202,23 @@ SETTINGS = st.builds(
     repeats=st.integers(1, 100),
     approvals=tuples_of(APPROVAL),
     preset=TEXT,
-    judge=or_none(
+    judges=tuples_of(
         st.builds(
             results.JudgeSpec,
-            *[TEXT] * 6,
-            temperature=or_none(NUMBER),
-            max_tokens=st.integers(1, 100_000),
+            TEXT.filter(bool),
+            tuples_of(
+                st.builds(
+                    results.JudgeModel,
+                    *[TEXT] * 4,
+                    temperature=or_none(NUMBER),
+                    max_tokens=st.integers(1, 100_000),
+                )
+            ),
             timeout_s=st.integers(1, 3_600_000).map(lambda ms: ms / 1000),
-            spend_cap_usd=or_none(NUMBER),
             concurrency=st.integers(1, 200),
         )
     ),
+    spend_cap_nano_usd=or_none(st.integers(0, 10**15)),
 )
 SCORE = st.one_of(
     st.builds(results.Score, TEXT, st.just(results.ScoreStatus.SCORED), NUMBER, or_none(FLAG), TEXT, OBJECT),
@@ -379,9 +385,9 @@ def test_settings_are_stored_whole(expected: results.RunSpec) -> None:
     """What a run does is the same after the store; a run of an older version lacks what came later."""
     stored = json.loads(json.dumps(dataclasses.asdict(expected)))
     assert wire.SETTINGS.from_json(stored) == expected
-    for name in ("dataset", "judge", "labels", "note", "selection"):
+    for name in ("dataset", "judges", "labels", "note", "selection"):
         del stored[name]
-    old = dataclasses.replace(expected, dataset=None, judge=None, labels={}, note="", selection=None)
+    old = dataclasses.replace(expected, dataset=None, judges=(), labels={}, note="", selection=None)
     assert wire.SETTINGS.from_json(stored) == old
 
 

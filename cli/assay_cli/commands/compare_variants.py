@@ -182,11 +182,11 @@ def same_twice(options: VariantOptions, environs: Environs = (None, None)) -> li
     first, second = load_variants(
         path, variants=variants, overrides=options.overrides, dataset=options.test_cases, environs=environs
     )
-    judge = second.settings.judge
-    if judge is None or judge.recorded_file:
-        return [first, second]
-    judge = dataclasses.replace(judge, sample_offset=_OTHER_VERDICTS)
-    return [first, dataclasses.replace(second, settings=dataclasses.replace(second.settings, judge=judge))]
+    judges = tuple(
+        judge if judge.recorded_file else dataclasses.replace(judge, sample_offset=_OTHER_VERDICTS)
+        for judge in second.settings.judges
+    )
+    return [first, dataclasses.replace(second, settings=dataclasses.replace(second.settings, judges=judges))]
 
 
 def _without_spec(options: VariantOptions, *, has_variants: bool) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def validate(
     """
     from assay.client.variants import name_of
     from assay.local_stack.stack import environment_for
-    from assay.reports.words.judging_text import judge_line
+    from assay.reports.words.judging_text import judge_lines
     from assay.specs.loader import find_spec_file, load_spec
     from assay.specs.variants import has_variants, load_variants
 
@@ -113,12 +113,9 @@ def validate(
         findings.lines.append(f"variants {', '.join(map(name_of, specs))}")
     _check_cases(findings, specs, selection, spec, local=server is None)
     checks = findings.info.checks if findings.info is not None else ()
-    judges = [
-        variant.settings.judge
-        for variant in specs
-        if variant.settings.judge is not None and variant.needs_judge(checks)
-    ]
-    lines = [judge_line(judge, os.environ if server is None else None).partition("  ") for judge in judges]
+    judged = [variant.settings for variant in specs if variant.needs_judge(checks)]
+    environ = os.environ if server is None else None
+    lines = [line.partition("  ") for settings in judged for line in judge_lines(settings, environ)]
     findings.lines += [f"{kind:<9}{who}" for kind, _, who in dict.fromkeys(lines)]
     hosted = [variant for variant in specs if variant.settings.agent.is_hosted]
     while hosted:

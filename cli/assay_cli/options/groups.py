@@ -17,8 +17,8 @@ COMPARISON = (
     "strict", "allow_mismatch",
 )  # fmt: skip
 JUDGE = (
-    "spec", "address", "provider", "model", "base_url", "key_variable", "replay", "prices", "spend_cap", "temperature",
-    "max_tokens", "concurrency",
+    "spec", "judge_name", "address", "provider", "model", "base_url", "key_variable", "replay", "prices", "spend_cap",
+    "temperature", "max_tokens", "concurrency",
 )  # fmt: skip
 _OTHERS = "Other"
 

@@ -227,7 +227,7 @@ class ConsoleSummary:
             lines.append(_latency_line(summary))
         lines += [line for metric in summary.metrics if (line := _unanswerable(metric))]
         if summary.judging is not None:
-            lines += [judging_line(summary.judging, self._run.spec.judge), *jury_lines(summary.judging)]
+            lines += [judging_line(summary.judging, self._run.spec.judges), *jury_lines(summary.judging)]
             if summary.judging.canaries is not None:
                 lines.append(canary_line(summary.judging.canaries))
             lines += [f"calibration  {sentence}" for sentence in calibration_sentences(self._run)]

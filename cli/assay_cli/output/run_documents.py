@@ -70,7 +70,8 @@ def full(run: Run) -> dict[str, Any]:
         "started_at": run.started_at or None,
         "ended_at": run.ended_at or None,
         "dataset": dataset_document(run),
-        "judge": record(run.spec.judge) if run.spec.judge is not None else None,
+        "judges": [record(judge) for judge in run.spec.judges],
+        "spend_cap_nano_usd": run.spec.spend_cap_nano_usd,
         "partial": run.summary is not None and run.summary.partial,
         "summary": summary,
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from assay.datasets import DatasetInfo
     from assay.model.case import Case
-    from assay.model.run import JudgeSpec, RowResult, Run
+    from assay.model.run import RowResult, Run
     from assay.specs.model import Spec
 
 _OPTION = "--record-verdicts"
@@ -31,14 +31,15 @@ def check_recording(spec: Spec, info: DatasetInfo) -> None:
     Raises:
         InvalidInputError: The run has no judge, a jury, or recorded verdicts.
     """
-    judge = spec.settings.judge
-    if judge is not None and judge.recorded_file:
+    judges = spec.settings.judges
+    if any(judge.recorded_file for judge in judges):
         raise InvalidInputError([Problem("has nothing to record: the spec's verdicts are recorded ones", _OPTION)])
-    if judge is None or not spec.needs_judge(info.checks):
+    if not spec.needs_judge(info.checks):
         message = "needs a judge: name one under `judge` in the spec, and a metric that is computed from its verdicts"
         raise InvalidInputError([Problem(message, _OPTION)])
-    if judge.others:
-        raise InvalidInputError([Problem("records the verdicts of one judge, and the spec names a jury", _OPTION)])
+    if len(judges) > 1 or judges[0].is_jury:
+        several = "several judges" if len(judges) > 1 else "a jury"
+        raise InvalidInputError([Problem(f"records the verdicts of one judge, and the spec names {several}", _OPTION)])
 
 
 class VerdictRecording:
@@ -51,8 +52,8 @@ class VerdictRecording:
     option = _OPTION
 
     def __init__(self, run: Run) -> None:
-        assert run.spec.judge is not None, "check_recording refuses a run without a judge"
-        self._judge, self._repeats = run.spec.judge, run.spec.repeats
+        self._rubrics = {metric.rubric: metric.rubric_yaml for metric in run.spec.metrics}
+        self._repeats = run.spec.repeats
         self._recorded = self._invalid = 0
 
     def take(self, row: RowResult, case: Case | None, file: IO[str]) -> None:
@@ -62,7 +63,7 @@ class VerdictRecording:
             if verdict.get("status") != "valid" or "scores" not in verdict or _is_left_out(row, entry.turn):
                 self._invalid += 1
                 continue
-            file.write(json_text(_line(row, entry, self._judge, repeats=self._repeats, case=case)) + "\n")
+            file.write(json_text(_line(row, entry, self._rubrics, repeats=self._repeats, case=case)) + "\n")
             self._recorded += 1
 
     def finish(self, file: IO[str]) -> None:
@@ -109,17 +110,19 @@ def _is_left_out(row: RowResult, turn: int | None) -> bool:
     return turn is not None and (turn >= len(row.turns) or row.turns[turn].left_out)
 
 
-def _line(row: RowResult, entry: _RowVerdict, judge: JudgeSpec, *, repeats: int, case: Case | None) -> dict[str, Any]:
-    """Return the record of one verdict, with the texts that it judges."""
+def _line(
+    row: RowResult, entry: _RowVerdict, rubrics: Mapping[str, str], *, repeats: int, case: Case | None
+) -> dict[str, Any]:
+    """Return the record of one verdict, with the texts that it judges; `rubrics` has the run's own ones by name."""
     verdict = entry.detail["verdict"]
-    own_rubric = bool(judge.rubric_yaml) and verdict["rubric"] == judge.rubric
+    own_rubric = rubrics.get(verdict["rubric"], "")
     exchange = row if entry.turn is None else row.turns[entry.turn]
     return {
         "case": row.case_id,
         **({"repeat": row.repeat} if repeats > 1 else {}),
         **({"turn": entry.turn} if entry.turn is not None else {}),
         "rubric": verdict["rubric"],
-        **({"rubric_sha256": rubric_sha256(judge.rubric_yaml)} if own_rubric else {}),
+        **({"rubric_sha256": rubric_sha256(own_rubric)} if own_rubric else {}),
         **({"criterion": entry.criterion} if entry.criterion else {}),
         "question": exchange.input,
         "references": [text for text in exchange.references if not is_blank(text)],

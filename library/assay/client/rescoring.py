@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.model.run import Run
+    from assay.model.run import Run, RunSpec
     from assay.specs.model import Spec
 
 _KEPT = ("max_agent_errors", "max_metric_errors", "turns", "note", "weight", "cluster")
@@ -54,13 +54,25 @@ def rescoring_spec(
         )
     else:
         rescoring = load_spec(data, overrides=overrides, metrics=metrics, judge_environ=judge_environ)
-    if spec is None and rescoring.settings.judge is None:
-        rescoring = _with(rescoring, judge=source.spec.judge)
+    if spec is None and not rescoring.settings.judges:
+        rescoring = _with_judges(rescoring, source.spec)
     return _of_source(rescoring, source), left_out
 
 
 def _with(spec: Spec, **settings: Any) -> Spec:
     return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, **settings))
+
+
+def _with_judges(spec: Spec, source: RunSpec) -> Spec:
+    """Return a spec with the judges and the rubrics of a run."""
+    known = {metric.name: metric for metric in source.metrics}
+    metrics = tuple(
+        dataclasses.replace(metric, judge=own.judge, rubric=own.rubric, rubric_yaml=own.rubric_yaml)
+        if (own := known.get(metric.name)) is not None and own.kind == metric.kind
+        else metric
+        for metric in spec.settings.metrics
+    )
+    return _with(spec, judges=source.judges, spend_cap_nano_usd=source.spend_cap_nano_usd, metrics=metrics)
 
 
 def _of_source(spec: Spec, source: Run) -> Spec:

@@ -121,7 +121,7 @@ def _unmade(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
     """Yield a warning about checks that no answer can satisfy or fail, such as judged checks without a judge."""
     if not any(metric.kind == "assertions" for metric in spec.settings.metrics):
         return
-    reasons = {kind: why_unmade(kind, has_judge=spec.settings.judge is not None) for kind in info.checks}
+    reasons = {kind: why_unmade(kind, has_judge=bool(spec.settings.judges)) for kind in info.checks}
     unmade = {kind: {why: info.checks[kind]} for kind, why in reasons.items() if why}
     if reason := not_made(unmade, sum(info.checks.values())):
         remedy = ". Name a judge under `judge` in the spec" if NO_JUDGE_FOR_IT in reasons.values() else ""

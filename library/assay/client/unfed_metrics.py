@@ -43,7 +43,7 @@ def unfed_metrics(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
         info: Description of the dataset.
     """
     optional = {metric.name for metric in spec.settings.metrics if metric.is_optional}
-    has_judge = spec.settings.judge is not None
+    has_judge = bool(spec.settings.judges)
     for name, why, remedy in unfed(spec.settings.metrics, info, has_judge=has_judge):
         end = "it is optional, so the verdict leaves it out" if name in optional else f"{remedy}, or leave it out"
         yield spec.place(f"metrics.{name}", f"cannot be computed: {why}; {end}")

@@ -85,14 +85,12 @@ class RecordedVerdicts:
     Args:
         file: Its name, for people.
         judges: Who gave them, sorted.
-        structured: The rubric of `judge_score`.
         lines: By case.
         other_rubric_count: Verdicts by another version of the rubric, which are not used.
     """
 
     file: str
     judges: tuple[str, ...]
-    structured: str
     lines: Mapping[str, Sequence[_Line]]
     other_rubric_count: int = 0
 
@@ -109,11 +107,15 @@ class RecordedVerdicts:
 
         Args:
             cases: Those of the dataset.
-            metrics: Those of the run.
+            metrics: Those of the run that use its judge.
         """
-        kinds = [METRICS[metric.kind] for metric in metrics]
-        looked_for = {getattr(kind, "rubric", None) for kind in kinds} - {None}
-        needed = {(QUALITY if name == QUALITY else self.structured, "") for name in looked_for}
+        used = list(metrics)
+        kinds = [METRICS[metric.kind] for metric in used]
+        needed = {
+            (metric.rubric or rubric, "")
+            for metric, kind in zip(used, kinds, strict=True)
+            if (rubric := getattr(kind, "default_rubric", None)) is not None
+        }
         checks_are_made = any(hasattr(kind, "rubrics") for kind in kinds)
         if self.other_rubric_count:
             sentence = f"{_verdicts(self.other_rubric_count)} by another version of the rubric and not used"
@@ -164,12 +166,12 @@ def rubric_sha256(rubric_yaml: str) -> str:
     return hashlib.sha256(rubric_yaml.encode()).hexdigest()
 
 
-def read_recorded_verdicts(path: Path, rubric_yaml: str = "") -> RecordedVerdicts:
+def read_recorded_verdicts(path: Path, rubrics: Mapping[str, str] | None = None) -> RecordedVerdicts:
     """Read a file of recorded verdicts.
 
     Args:
         path: The file.
-        rubric_yaml: The rubric of `judge_score`, where it is the user's own; empty for "answer".
+        rubrics: The text of each of the user's own rubrics by its name.
 
     Raises:
         InvalidInputError: All that is wrong with it, each with its line.
@@ -182,7 +184,7 @@ def read_recorded_verdicts(path: Path, rubric_yaml: str = "") -> RecordedVerdict
     except UnicodeDecodeError as error:
         message = f"is not UTF-8 (byte {error.start}): save it as UTF-8"
         raise InvalidInputError([Problem(message, file=name)]) from None
-    reader = _Reader(name, read_rubric(rubric_yaml) if rubric_yaml else None, rubric_yaml)
+    reader = _Reader(name, {rubric: text for rubric, text in (rubrics or {}).items() if text})
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             reader.take(number, line)
@@ -192,13 +194,11 @@ def read_recorded_verdicts(path: Path, rubric_yaml: str = "") -> RecordedVerdict
 class _Reader:
     """Collects the lines of a file and all their problems."""
 
-    def __init__(self, file: str, rubric: Rubric | None, rubric_yaml: str) -> None:
+    def __init__(self, file: str, own: Mapping[str, str]) -> None:
         self._file = file
-        self._structured = ANSWER if rubric is None else rubric.name
         self._rubrics = {kind.rubric: read_rubric(kind.rubric_yaml) for kind in JUDGED_CHECKS.values()}
-        if rubric is not None:
-            self._rubrics[rubric.name] = rubric
-        self._own_sha256 = rubric_sha256(rubric_yaml)
+        self._rubrics |= {name: read_rubric(text) for name, text in own.items()}
+        self._own_sha256 = {name: rubric_sha256(text) for name, text in own.items()}
         self._problems: list[Problem] = []
         self._lines: dict[str, list[_Line]] = {}
         self._seen: dict[tuple[object, ...], int] = {}
@@ -239,7 +239,7 @@ class _Reader:
         if self._problems:
             raise InvalidInputError(first_problems(self._problems, _MOST_PROBLEMS))
         judges = sorted({line.verdict.judge for lines in self._lines.values() for line in lines})
-        return RecordedVerdicts(self._file, tuple(judges), self._structured, self._lines, self._others)
+        return RecordedVerdicts(self._file, tuple(judges), self._lines, self._others)
 
     def _say(self, number: int, message: str, field: str = "") -> None:
         self._problems.append(Problem(message, field, self._file, number))
@@ -284,7 +284,7 @@ class _Reader:
         if rubric == QUALITY:
             rated = read_rating(JudgeEvidence(verdict)) is not None
             return "" if rated else "must have a whole number from 1 to 5 in score"
-        if rubric == ANSWER and self._structured == ANSWER:
+        if rubric == ANSWER and ANSWER not in self._rubrics:
             scores = verdict_of(verdict)
             return f"must have a number from 0 to 1 in {scores[len('invalid_') :]}" if isinstance(scores, str) else ""
         known = self._rubrics.get(str(rubric))
@@ -307,7 +307,9 @@ class _Reader:
 
     def _is_of_another_version(self, data: Mapping[str, Any]) -> bool:
         stated = data.get("rubric_sha256")
-        return stated is not None and data["rubric"] == self._structured and stated != self._own_sha256
+        rubric = data["rubric"]
+        known = self._own_sha256.get(rubric, rubric_sha256("") if rubric == ANSWER else stated)
+        return stated is not None and stated != known
 
 
 def _needed_by_checks(case: Case) -> set[tuple[str, str]]:

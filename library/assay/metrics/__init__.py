@@ -31,6 +31,7 @@ __all__ = [
     "given_parameters",
     "known_kind",
     "metric_kind",
+    "rubric_of",
     "without_defaults",
 ]
 
@@ -168,7 +169,16 @@ def definition(kind: str) -> str:
 
 def build_metric(settings: MetricSpec) -> Metric:
     """Return a metric; the parameters must be complete, as `complete_parameters` returns them."""
-    return METRICS[settings.kind](settings.name, settings.parameters)
+    metric = METRICS[settings.kind](settings.name, settings.parameters)
+    if (use_judge := getattr(metric, "use_judge", None)) is not None:
+        use_judge(settings)
+    return metric
+
+
+def rubric_of(settings: MetricSpec) -> str:
+    """Return the rubric of a metric's verdicts; empty if it has none, or if each check has its own."""
+    known = settings.kind in METRICS
+    return settings.rubric or (getattr(METRICS[settings.kind], "default_rubric", "") if known else "")
 
 
 def complete_parameters(kind: str, given: Mapping[str, Any], *, where: str) -> dict[str, Any]:

@@ -28,9 +28,9 @@ from assay.metrics.checks.answer_checks import CHECKS, Outcome, check_work, valu
 from assay.metrics.checks.judged_checks import (
     JUDGED_CHECKS,
     check_passages,
+    check_verdict,
     judged_outcome,
     judged_problem,
-    verdict_name,
 )
 from assay.metrics.checks.similar_checks import (
     SIMILAR_CHECKS,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Assertion, Case
     from assay.model.run import RowResult
+    from assay.model.run_spec import MetricSpec
 
 INFO = MetricInfo(
     "assertions",
@@ -146,6 +147,11 @@ class Assertions(ThresholdMetric):
     version = "2"
     embeds_references = False
     inputs = ("cost",)
+    _judge = ""
+
+    def use_judge(self, spec: MetricSpec) -> None:
+        """Read the verdicts of the metric's judge."""
+        self._judge = spec.judge
 
     def compared_texts(self, case: Case) -> Sequence[str]:
         """Return the texts of a case that its checks compare the answer with by the cosine of embeddings."""
@@ -158,7 +164,7 @@ class Assertions(ThresholdMetric):
     def rubrics(self, case: Case) -> Sequence[str]:
         """Return the names of the verdicts that the judged checks of a case need."""
         return [
-            verdict_name(index)
+            check_verdict(index, self._judge)
             for index, check in enumerate(case.assertions)
             if (kind := JUDGED_CHECKS.get(check.type)) is not None and (not kind.takes_passages or check_passages(case))
         ]
@@ -206,7 +212,7 @@ class Assertions(ThresholdMetric):
             assert self.embedding is not None
             return similar_outcome(check, row.response, row.embeddings.get(self.embedding))
         if check.type in JUDGED_CHECKS:
-            return judged_outcome(check, row.case, row.verdicts.get(verdict_name(index)))
+            return judged_outcome(check, row.case, row.verdicts.get(check_verdict(index, self._judge)))
         if (known := CHECKS.get(check.type)) is None:
             return Outcome(None, None, NEVER_MADE.get(check.type, "unknown check"))
         try:

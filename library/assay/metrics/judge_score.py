@@ -89,6 +89,7 @@ class JudgeScore(JudgedMetric):
     info = INFO
     fold_class = _Fold
     rubric = RUBRIC
+    default_rubric = "answer"
 
     def _graded(self, evidence: JudgeEvidence, detail: dict[str, Any]) -> Score:
         verdict = read_structured(evidence)

@@ -88,7 +88,7 @@ class Quality(JudgedMetric):
 
     info = INFO
     fold_class = _Fold
-    rubric = RUBRIC
+    rubric = default_rubric = RUBRIC
 
     def _graded(self, evidence: JudgeEvidence, detail: dict[str, Any]) -> Score:
         rating = None if evidence.error else read_rating(evidence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,9 @@ MAX_ERRORS = 0.05
 
 CANARY_LIMIT = 0.1
 """Default of the judge's largest error rate on canaries."""
+
+DEFAULT_JUDGE = "judge"
+"""The name of a judge that the spec does not name."""
 
 TURN_SCORES = ("mean", "worst", "last")
 """How a conversation's value follows from its turns: their mean, the worst, or the last."""
@@ -90,12 +92,18 @@ class MetricSpec:
         name: Its name in the run.
         kind: The kind of metric; by default its name.
         is_optional: Whether the verdict ignores it if it cannot be computed.
+        judge: The name of the judge whose verdicts it uses; empty for the run's first judge.
+        rubric: The rubric of its verdicts; empty for the kind's own.
+        rubric_yaml: The text of a user's own rubric.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     kind: str = ""
     is_optional: bool = False
+    judge: str = ""
+    rubric: str = ""
+    rubric_yaml: str = ""
 
     def __post_init__(self) -> None:
         if not self.kind:
@@ -108,8 +116,8 @@ class MetricSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeSpec:
-    """The judge of a run's answers, its parameters and its budget.
+class JudgeModel:
+    """A model that judges, and its parameters.
 
     Args:
         provider: "openai", "anthropic" or "replay".
@@ -117,23 +125,8 @@ class JudgeSpec:
         base_url: The service's URL; empty for the provider's own.
         key_variable: The judge service's environment variable with the key, or secret://TEAM/NAME. Empty for the
             provider's usual variable at its own service, and for no key at any other.
-        rubric: The rubric of `judge_score`; empty for "answer".
-        rubric_yaml: The text of a user's own rubric.
         temperature: Sampling temperature, 0 to 2; None for the judge service's default.
         max_tokens: Maximum tokens of a verdict.
-        timeout_s: Timeout of a verdict, in seconds.
-        spend_cap_usd: Maximum spending on judging; None for no cap.
-        concurrency: Maximum number of verdicts in flight.
-        canary_rate: Share of the cases for which the judge also grades an answer of known quality.
-        canary_limit: Maximum rate of wrong verdicts on canaries, for each side of at least 20.
-        accepts_canaries: Whether failed canaries do not affect the run's verdict.
-        batch: Whether verdicts are requested through the provider's batch API.
-        recorded_file: The file of recorded verdicts that came with the cases, for display; empty if a judge is asked.
-            With it, the provider is "replay", and the model names the judge of the verdicts.
-        sample_offset: Added to the number of the repeat in requests for verdicts: another offset gets new verdicts on
-            the same answers.
-        others: Further judges that form a jury with this one. Only their provider, model, base_url, key_variable,
-            temperature, max_tokens and prices count; everything else is set here.
         prices: The model's prices; None for the judge service's own table.
     """
 
@@ -141,43 +134,63 @@ class JudgeSpec:
     model: str = ""
     base_url: str = ""
     key_variable: str = ""
-    rubric: str = ""
-    rubric_yaml: str = ""
     temperature: float | None = None
     max_tokens: int = 2_048
-    timeout_s: float = 120.0
-    spend_cap_usd: float | None = None
-    concurrency: int = 16
-    canary_rate: float = 0.05
-    canary_limit: float = CANARY_LIMIT
-    accepts_canaries: bool = False
-    batch: bool = False
-    others: tuple[JudgeSpec, ...] = ()
-    recorded_file: str = ""
-    sample_offset: int = 0
     prices: ModelPrice | None = None
 
     @property
-    def judges(self) -> tuple[JudgeSpec, ...]:
-        """Each judge as settings of its own, with the common settings of the jury."""
-        single = dataclasses.replace(self, others=())
-        asked = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens", "prices")
-        return single, *(
-            dataclasses.replace(single, **{name: getattr(other, name) for name in asked}) for other in self.others
-        )
-
-    @property
     def identity(self) -> str:
-        """The judge's short name, e.g. "openai:gpt-4o-mini"; for a jury, the first judge's."""
+        """The model's short name, e.g. "openai:gpt-4o-mini"."""
         where = f"@{self.base_url}" if self.base_url else ""
         return f"{self.provider}:{self.model}{where}" if self.model else self.provider
 
 
 @dataclass(frozen=True, slots=True)
-class SpendCap:
-    """A cap on a run's spending on judging, in US dollars; None for no cap."""
+class JudgeSpec:
+    """A judge of a run's answers: a model, or a jury of several.
 
-    usd: float | None = None
+    Args:
+        name: Its name in the run.
+        members: The model, or the different models of a jury.
+        timeout_s: Timeout of a verdict, in seconds.
+        concurrency: Maximum number of verdicts of each member in flight.
+        canary_rate: Share of the cases for which the judge also grades an answer of known quality.
+        canary_limit: Maximum rate of wrong verdicts on canaries, for each side of at least 20.
+        accepts_canaries: Whether failed canaries do not affect the run's verdict.
+        batch: Whether verdicts are requested through the provider's batch API.
+        recorded_file: The file of recorded verdicts that came with the cases, for display; empty if a judge is asked.
+            With it, the only member is "replay", and its model names the judge of the verdicts.
+        sample_offset: Added to the number of the repeat in requests for verdicts: another offset gets new verdicts on
+            the same answers.
+    """
+
+    name: str = DEFAULT_JUDGE
+    members: tuple[JudgeModel, ...] = ()
+    timeout_s: float = 120.0
+    concurrency: int = 16
+    canary_rate: float = 0.05
+    canary_limit: float = CANARY_LIMIT
+    accepts_canaries: bool = False
+    batch: bool = False
+    recorded_file: str = ""
+    sample_offset: int = 0
+
+    @property
+    def is_jury(self) -> bool:
+        """Whether several models judge."""
+        return len(self.members) > 1
+
+    @property
+    def identity(self) -> str:
+        """The short name of the model, e.g. "openai:gpt-4o-mini"; for a jury, those of all members."""
+        return " + ".join(member.identity for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class SpendCap:
+    """A cap on a run's spending on judging, in billionths of a US dollar; None for no cap."""
+
+    nano_usd: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +266,9 @@ class RunSpec:
         repeats: Number of repeats of each case.
         preset: The spec's preset, or empty.
         dataset: How the client read the cases; None if it did not report it.
-        judge: The judge of answers; without one, metrics that need a verdict are skipped.
+        judges: The judges of answers, each with another name; the first is the default of metrics. Without judges,
+            metrics that need a verdict are skipped.
+        spend_cap_nano_usd: Maximum spending on judging, over all judges, in billionths of a US dollar; None for no cap.
         team: The run's team, at most 64 characters; teams share the workers by weight.
         weight: The run's weight among its team's runs, 0.01 to 100.
         max_agent_errors: Maximum share of rows whose agent may fail; beyond it the run is incomplete.
@@ -279,7 +294,8 @@ class RunSpec:
     repeats: int = 1
     preset: str = ""
     dataset: DatasetReading | None = None
-    judge: JudgeSpec | None = None
+    judges: tuple[JudgeSpec, ...] = ()
+    spend_cap_nano_usd: int | None = None
     team: str = ""
     weight: float = 1.0
     max_agent_errors: float = MAX_ERRORS
@@ -315,3 +331,7 @@ class RunSpec:
     def function_targets(self) -> dict[str, str]:
         """The targets of the functions, by metric; the client that computes them must have the same."""
         return {metric.name: str(metric.parameters.get("function") or "") for metric in self.functions}
+
+    def judge_of(self, metric: MetricSpec) -> JudgeSpec | None:
+        """Return the judge whose verdicts a metric uses; None without one."""
+        return next((judge for judge in self.judges if metric.judge in ("", judge.name)), None)

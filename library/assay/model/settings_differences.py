@@ -7,11 +7,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from assay.model.answers.approvals import approvals_to_json
+from assay.model.run_spec import DEFAULT_JUDGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.model.run_spec import AgentSpec, RunSpec
+    from assay.model.run_spec import AgentSpec, JudgeSpec, RunSpec
 
 _PLAIN = (
     "name",
@@ -26,7 +27,7 @@ _PLAIN = (
     "cluster",
 )
 _SELECTED_BY = ("cases", "tags", "categories", "failed_of", "limit")
-_SPEC_NAMES = {"timeout_s": "timeout", "spend_cap_usd": "spend_cap", "rubric_yaml": "rubric"}
+_SPEC_NAMES = {"timeout_s": "timeout"}
 _SPEC_NAMES |= {
     "canary_rate": "canaries.share",
     "canary_limit": "canaries.limit",
@@ -53,16 +54,26 @@ def _named(settings: RunSpec) -> Iterator[tuple[str, Any]]:
     yield "approvals", _json(approvals_to_json(settings.approvals))
     yield from _of_agent(settings.agent)
     for metric in settings.metrics:
-        yield f"metrics.{metric.name}", _json([metric.kind, dict(metric.parameters), metric.is_optional])
-    if settings.judge is not None:
-        for name, value in dataclasses.asdict(settings.judge).items():
-            yield f"judge.{_SPEC_NAMES.get(name, name)}", _json(value)
+        yield f"metrics.{metric.name}", _json(dataclasses.asdict(metric))
+    yield "spend_cap", settings.spend_cap_nano_usd
+    for judge in settings.judges:
+        yield from _of_judge(judge)
     if settings.dataset is not None:
         read = settings.dataset
         yield "dataset", _json([read.file, read.format, read.sha256, dict(read.mapping)])
     chosen = settings.selection
     selected = {name: value for name in _SELECTED_BY if (value := getattr(chosen, name, None))}
     yield "selection", _json(selected)
+
+
+def _of_judge(judge: JudgeSpec) -> Iterator[tuple[str, Any]]:
+    where = judge.name if judge.name == DEFAULT_JUDGE else f"judges.{judge.name}"
+    for name, value in dataclasses.asdict(judge).items():
+        if name != "members":
+            yield f"{where}.{_SPEC_NAMES.get(name, name)}", _json(value)
+    for index, member in enumerate(judge.members):
+        path = f"{where}.jury[{index}]" if judge.is_jury else where
+        yield from ((f"{path}.{name}", _json(value)) for name, value in dataclasses.asdict(member).items())
 
 
 def _of_agent(agent: AgentSpec) -> Iterator[tuple[str, Any]]:

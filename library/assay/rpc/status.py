@@ -121,23 +121,12 @@ def to_status(error: AssayError, redact: Callable[[str], str] = str) -> Any:
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> AssayError:
     """Return the domain error of a failed call."""
-    details = _details(error.trailing_metadata())
-    info = details.get(error_details_pb2.ErrorInfo)
-    if info is None or info.domain != DOMAIN:
-        return _foreign(error.code(), error.details() or "")
-    violations = details.get(error_details_pb2.BadRequest)
-    retry = details.get(error_details_pb2.RetryInfo)
-    rebuilt = error_of(
-        error.code(),
-        info.reason,
-        error.details() or "",
-        problems=_problems(violations, info.metadata) if violations is not None else (),
-    )
-    if isinstance(rebuilt, OverloadedError) and retry is not None:
-        rebuilt.retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
-    if isinstance(rebuilt, WatchBehindError) and info.metadata.get(_RESUME, "").isdecimal():
-        rebuilt.resume_sequence = int(info.metadata[_RESUME])
-    return rebuilt
+    return _rebuilt(error.code(), error.details() or "", _details(error.trailing_metadata()))
+
+
+def from_status(status: Any) -> AssayError:
+    """Return the domain error of a `google.rpc.Status`, e.g. inside a stream."""
+    return _rebuilt(_STATUS_CODES.get(status.code, grpc.StatusCode.UNKNOWN), status.message, _unpacked(status))
 
 
 def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
@@ -146,23 +135,20 @@ def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
     return None if retry is None else max(0.0, retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9)
 
 
-def error_of(
-    code: grpc.StatusCode | int,
-    reason: str,
-    message: str,
-    *,
-    problems: Sequence[Problem] = (),
-) -> AssayError:
-    """Return the domain error made from its transmitted parts, e.g. inside a stream.
-
-    Args:
-        code: The status code, or its number.
-        reason: The machine-readable reason; empty for the code's own.
-        message: The sentence.
-        problems: The problems of invalid input.
-    """
-    code = _STATUS_CODES.get(code, grpc.StatusCode.UNKNOWN) if isinstance(code, int) else code
-    return _made(_BY_REASON.get((code, reason)) or _BY_CODE.get(code, errors.InternalError), message, reason, problems)
+def _rebuilt(code: grpc.StatusCode, message: str, details: Mapping[type[Any], Any]) -> AssayError:
+    info = details.get(error_details_pb2.ErrorInfo)
+    if info is None or info.domain != DOMAIN:
+        return _foreign(code, message)
+    violations = details.get(error_details_pb2.BadRequest)
+    retry = details.get(error_details_pb2.RetryInfo)
+    problems = _problems(violations, info.metadata) if violations is not None else ()
+    kind = _BY_REASON.get((code, info.reason)) or _BY_CODE.get(code, errors.InternalError)
+    rebuilt = _made(kind, message, info.reason, problems)
+    if isinstance(rebuilt, OverloadedError) and retry is not None:
+        rebuilt.retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+    if isinstance(rebuilt, WatchBehindError) and info.metadata.get(_RESUME, "").isdecimal():
+        rebuilt.resume_sequence = int(info.metadata[_RESUME])
+    return rebuilt
 
 
 def _made(kind: type[AssayError], message: str, reason: str, problems: Sequence[Problem] = ()) -> AssayError:
@@ -250,20 +236,24 @@ def _foreign(code: grpc.StatusCode, details: str) -> AssayError:
 def _details(trailers: Any) -> dict[type[Any], Any]:
     """Return the details of a failed call, by type."""
     raw = next((value for key, value in trailers or () if key == DETAILS_KEY), b"")
-    details_by_type: dict[type[Any], Any] = {}
     try:
-        status = status_pb2.Status.FromString(raw)
-        for packed in status.details:
-            for kind in (
-                error_details_pb2.ErrorInfo,
-                error_details_pb2.BadRequest,
-                error_details_pb2.RetryInfo,
-            ):
-                message = kind()
-                if packed.Unpack(message):
-                    details_by_type[kind] = message
-    except DecodeError:  # whatever stands there, it did not come from Assay
+        return _unpacked(status_pb2.Status.FromString(raw))
+    except DecodeError:  # Assay did not send these details
         return {}
+
+
+def _unpacked(status: Any) -> dict[type[Any], Any]:
+    """Return the details of a status, by type.
+
+    Raises:
+        DecodeError: A detail is not of its type.
+    """
+    details_by_type: dict[type[Any], Any] = {}
+    for packed in status.details:
+        for kind in (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo):
+            message = kind()
+            if packed.Unpack(message):
+                details_by_type[kind] = message
     return details_by_type
 
 

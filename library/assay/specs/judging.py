@@ -1,122 +1,187 @@
-"""Rules for the `judge` part of a spec, shared by the client and the orchestrator.
-
-judge:
-  provider: openai            # openai | anthropic | replay | none
-  model: gpt-4o-mini
-  rubric: rubrics/tone.yaml   # a rubric of the judge service, or a file of one's own; for judge_score
-  spend_cap: 2.50             # US dollars
-  prices: {input: 0.15, output: 0.6}   # US dollars per million tokens; default: the judge service's table
-
-or recorded verdicts instead of a judge (see `assay.judging.recorded_verdicts`):
-
-judge: {replay: verdicts.jsonl}
-
-or a jury, with the settings common to its judges written once:
-
-judge:
-  jury:
-    - {provider: openai, model: gpt-4o-mini}
-    - {provider: anthropic, model: claude-haiku-4-5}
-  spend_cap: 2.50
-"""
+"""Rules for the judges of a run, shared by the client and the orchestrator; `judge_reader` reads them from a spec."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.http.addresses import dial_problem
-from assay.judging.recorded_verdicts import ANSWER, read_recorded_verdicts
+from assay.identity.quotas import NANO
+from assay.judging.recorded_verdicts import ANSWER
 from assay.judging.rubric_file import read_rubric
+from assay.metrics import METRICS
 from assay.metrics.quality import RUBRIC as QUALITY
-from assay.model.run import JudgeSpec
-from assay.parsing.fields import Fields
 from assay.parsing.names import unknown_name
 from assay.parsing.secret_references import SCHEME, form_problem
 from assay.providers.own_services import KEY_VARIABLES
-from assay.providers.prices import price_from_mapping, price_number_problems
+from assay.providers.prices import price_number_problems
 from assay.specs.urls import http_parts
 
 if TYPE_CHECKING:
-    from assay.judging.recorded_verdicts import RecordedVerdicts
-    from assay.model.model_price import ModelPrice
+    from collections.abc import Mapping, Sequence
+
+    from assay.model.run import JudgeModel, JudgeSpec, MetricSpec, RunSpec
 
 NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {provider: openai, model: gpt-4o-mini}"
 """The message for a metric that needs a verdict in a run without a judge."""
 
-_PROVIDERS = ("openai", "anthropic", "replay")
-_KEYS = ("provider", "model", "base_url", "key_variable", "rubric", "temperature", "max_tokens", "timeout",
-         "spend_cap", "concurrency", "canaries", "batch", "jury", "replay", "prices")  # fmt: skip
-_CANARY_KEYS = ("share", "limit", "accept")
-_OF_ONE = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens", "prices")
-_WHO = ("provider", "model", "base_url", "key_variable", "prices")
-_MOST_JUDGES = 9
-_ELSEWHERE = {
-    "record": "is an option of the command: assay run SPEC --record-verdicts FILE",
-    "api_key": "is not written into a spec: name its environment variable, or secret://NAME, with key_variable",
+ONE_RECORDING = "is the second judge with recorded verdicts: put the verdicts into one file, under one judge"
+PROVIDERS = ("openai", "anthropic", "replay")
+MAX_TEXT_CHARS = 300
+MAX_JUDGES = 20
+_MAX_MEMBERS = 9
+_REQUEST_NAMES = {
+    "canaries": "canary_rate",
+    "canaries.limit": "canary_limit",
+    "jury": "members",
+    "replay": "recorded_file",
+    "timeout": "timeout_ms",
 }
-_DEFAULTS = JudgeSpec("")
-_MAX_TEXT_CHARS = 300
-_LINE = f"must be one line of at most {_MAX_TEXT_CHARS} characters"
+_LINE = f"must be one line of at most {MAX_TEXT_CHARS} characters"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _MAX_TOKENS = 100_000
 _MAX_CONCURRENCY = 200
-_MAX_SPEND_USD = 1_000_000.0
+MAX_CAP_USD = 1_000_000
+RUBRIC_KIND = "judge_score"
+"""The kind of metric whose rubric a spec may choose."""
 
 
-def check_judge(judge: JudgeSpec) -> list[Problem]:
-    """Return the problems of a judge's settings."""
-    where = [f"judge.jury[{place}]" if judge.others else "judge" for place in range(len(judge.judges))]
-    problems = [problem for at, juror in zip(where, judge.judges, strict=True) for problem in _check_one(juror, at)]
-    cap = judge.spend_cap_usd
+@dataclass(frozen=True, slots=True)
+class JudgePlace:
+    """The paths of a judge in a spec or a request, for problems.
+
+    Args:
+        judge: The path of the judge.
+        members: The paths of its members.
+        is_request: Whether the paths are those of a request.
+    """
+
+    judge: str
+    members: tuple[str, ...]
+    is_request: bool = False
+
+    def at(self, field: str) -> str:
+        """Return the path of a field of the judge, which the spec names."""
+        return f"{self.judge}.{_REQUEST_NAMES.get(field, field) if self.is_request else field}"
+
+    @classmethod
+    def in_spec(cls, judge: JudgeSpec, where: str) -> JudgePlace:
+        """Return the paths in a spec, where a judge of one model has no list of members."""
+        jury = tuple(f"{where}.jury[{index}]" for index in range(len(judge.members)))
+        return cls(where, jury if judge.is_jury else (where,))
+
+    @classmethod
+    def in_request(cls, judge: JudgeSpec, index: int) -> JudgePlace:
+        """Return the paths in a request; `index` is the judge's place in the run."""
+        where = f"judges[{index}]"
+        return cls(where, tuple(f"{where}.members[{member}]" for member in range(len(judge.members))), is_request=True)
+
+
+def check_judges(spec: RunSpec) -> list[Problem]:
+    """Return the problems of a run's judges and spend cap, and of the metrics that use the judges."""
+    if len(spec.judges) > MAX_JUDGES:
+        return [Problem(f"has {len(spec.judges)} judges, more than {MAX_JUDGES}", "judges")]
+    problems = [
+        problem
+        for index, judge in enumerate(spec.judges)
+        for problem in check_judge(judge, JudgePlace.in_request(judge, index))
+    ]
+    names = [judge.name for judge in spec.judges]
+    problems += [
+        Problem(f"{name} is listed twice", f"judges[{index}].name")
+        for index, name in enumerate(names)
+        if names.index(name) != index
+    ]
+    recorded = [index for index, judge in enumerate(spec.judges) if judge.recorded_file]
+    problems += [Problem(ONE_RECORDING, f"judges[{index}].recorded_file") for index in recorded[1:]]
+    for index, metric in enumerate(spec.metrics):
+        problems += check_metric_judge(metric, spec.judges, f"metrics[{index}]")
+    return problems + check_cap(spec.spend_cap_nano_usd, "spend_cap_nano_usd")
+
+
+def check_cap(nano_usd: int | None, where: str) -> list[Problem]:
+    """Return the problem of a spend cap."""
+    if nano_usd is None or 0 <= nano_usd <= MAX_CAP_USD * NANO:
+        return []
+    return [Problem(f"must be at most {MAX_CAP_USD * NANO:,}, {MAX_CAP_USD:,} US dollars", where)]
+
+
+def check_metric_judge(metric: MetricSpec, judges: Sequence[JudgeSpec], where: str) -> list[Problem]:
+    """Return the problems of a metric's judge and rubric."""
+    values = {"judge": metric.judge, "rubric": metric.rubric or metric.rubric_yaml}
+    if not any(values.values()) or metric.kind not in METRICS:
+        return []
+    if not METRICS[metric.kind].info.needs_judge:
+        message = f"is for metrics that need verdicts, and {metric.kind} needs none: remove it"
+        return [Problem(message, f"{where}.{name}") for name, value in values.items() if value]
+    problems = []
+    names_of_judges = [judge.name for judge in judges]
+    if metric.judge and metric.judge not in names_of_judges:
+        none = f"names the judge {metric.judge}, and the spec has no judge"
+        message = unknown_name("judge", metric.judge, names_of_judges) if judges else none
+        problems.append(Problem(message, f"{where}.judge"))
+    if not (metric.rubric or metric.rubric_yaml):
+        return problems
+    judge = next((judge for judge in judges if metric.judge in ("", judge.name)), None)
+    replays = judge is not None and bool(judge.recorded_file)
     checks = [
+        (metric.kind != RUBRIC_KIND, f"is for {RUBRIC_KIND}, and {metric.kind} has a rubric of its own: remove it"),
+        (not _is_line(metric.rubric), _LINE),
+        (replays and not metric.rubric_yaml and metric.rubric != ANSWER,
+         f"must be a YAML file for recorded verdicts: no judge service is asked for {metric.rubric!r}"),
+        (replays and bool(metric.rubric_yaml) and metric.rubric == QUALITY,
+         f"has the name of another rubric, {QUALITY}: give yours another name"),
+    ]  # fmt: skip
+    problems += [Problem(message, f"{where}.rubric") for wrong, message in checks if wrong]
+    return problems + (rubric_problems(metric.rubric_yaml, "", f"{where}.rubric")[1] if metric.rubric_yaml else [])
+
+
+def check_judge(judge: JudgeSpec, place: JudgePlace) -> list[Problem]:
+    """Return the problems of a judge's settings."""
+    members = list(zip(judge.members, place.members, strict=True))
+    problems = [problem for member, where in members for problem in _check_member(member, where)]
+    checks = [
+        (not _NAME.fullmatch(judge.name), "name", "must have 1 to 60 letters, digits, `_` and `-`"),
+        (not judge.members, "members", "is missing: name the model that judges"),
         (not 1 <= judge.timeout_s <= 3600, "timeout", "must be a duration from 1s to 1h, e.g. 2m"),
-        (cap is not None and not 0 <= cap <= _MAX_SPEND_USD, "spend_cap",
-         "must be a number of US dollars that is not negative, e.g. 2.50"),
         (not 1 <= judge.concurrency <= _MAX_CONCURRENCY, "concurrency",
          f"must be a whole number from 1 to {_MAX_CONCURRENCY}"),
         (not 0 <= judge.canary_rate <= 1, "canaries", "must be a share of the cases from 0 to 1, e.g. 0.05"),
         (not 0 <= judge.canary_limit <= 1, "canaries.limit", "must be a rate of wrong verdicts from 0 to 1, e.g. 0.1"),
-        (not _is_line(judge.rubric), "rubric", _LINE),
-        (judge.batch and any(juror.provider == "replay" for juror in judge.judges), "batch",
+        (judge.batch and any(member.provider == "replay" for member in judge.members), "batch",
          "is not for recorded verdicts, which cost nothing: remove it"),
-        (len(judge.judges) > _MOST_JUDGES, "jury", f"has more than {_MOST_JUDGES} judges"),
+        (len(judge.members) > _MAX_MEMBERS, "jury", f"has more than {_MAX_MEMBERS} judges"),
         *(_checks_of_recorded(judge) if judge.recorded_file else ()),
     ]  # fmt: skip
-    problems += [Problem(message, f"judge.{field}") for wrong, field, message in checks if wrong]
-    asked = [(juror.identity, juror.temperature, juror.max_tokens) for juror in judge.judges]
-    problems += [
-        Problem(f"is the same judge as jury[{asked.index(juror)}]: a jury needs different judges", where[place])
-        for place, juror in enumerate(asked)
-        if asked.index(juror) < place
+    problems += [Problem(message, place.at(field)) for wrong, field, message in checks if wrong]
+    asked = [(member.identity, member.temperature, member.max_tokens) for member in judge.members]
+    return problems + [
+        Problem(f"is the same judge as jury[{asked.index(member)}]: a jury needs different judges", where)
+        for index, (member, (_, where)) in enumerate(zip(asked, members, strict=True))
+        if asked.index(member) < index
     ]
-    if judge.rubric_yaml:
-        problems += _rubric_problems(judge.rubric_yaml, "")[1]
-    return problems
 
 
 def _checks_of_recorded(judge: JudgeSpec) -> list[tuple[bool, str, str]]:
     """Return the checks for recorded verdicts in place of a judge: whether it is a problem, the field, the message."""
-    is_named = bool(judge.rubric) and not judge.rubric_yaml and judge.rubric != ANSWER
+    is_alone = [member.provider for member in judge.members] == ["replay"]
     return [
         (not _is_line(judge.recorded_file), "replay", _LINE),
-        (judge.provider != "replay" or bool(judge.others), "replay", "takes the place of a judge: name no other one"),
+        (not is_alone, "replay", "takes the place of a judge: name no other one"),
         (judge.canary_rate > 0, "canaries", "is for a judge that is asked: remove it"),
-        (is_named, "rubric", f"must be a YAML file beside `replay`: no judge service is asked for {judge.rubric!r}"),
-        (bool(judge.rubric_yaml) and judge.rubric == QUALITY, "rubric",
-         f"has the name of another rubric, {QUALITY}: give yours another name"),
-    ]  # fmt: skip
+    ]
 
 
-def _check_one(judge: JudgeSpec, where: str) -> list[Problem]:
-    """Return the problems of a single judge's model and parameters."""
-    known = judge.provider in _PROVIDERS
+def _check_member(judge: JudgeModel, where: str) -> list[Problem]:
+    """Return the problems of a model and its parameters."""
+    known = judge.provider in PROVIDERS
     asks = judge.provider in KEY_VARIABLES
     temperature = judge.temperature
     checks = [
-        (not known, "provider", unknown_name("provider", judge.provider, (*_PROVIDERS, "none"))),
+        (not known, "provider", unknown_name("provider", judge.provider, (*PROVIDERS, "none"))),
         (asks and not judge.model.strip(), "model", "is missing: name the model that judges"),
         (known and not asks and bool(judge.base_url), "base_url", f"has no meaning for {judge.provider}: remove it"),
         (bool(judge.base_url) and not _is_url(judge.base_url), "base_url",
@@ -142,225 +207,48 @@ def _reference_problem(key: str) -> str:
 
 
 def _is_line(text: str) -> bool:
-    return len(text) <= _MAX_TEXT_CHARS and (not text or text.isprintable())
+    return len(text) <= MAX_TEXT_CHARS and (not text or text.isprintable())
 
 
-def key_variable_of(judge: JudgeSpec) -> str:
+def key_variable_of(judge: JudgeModel) -> str:
     """Return the environment variable of the judge's key; empty if no key is sent, or the key is a secret."""
     if judge.key_variable.startswith(SCHEME):
         return ""
     return judge.key_variable or ("" if judge.base_url else KEY_VARIABLES.get(judge.provider, ""))
 
 
-def missing_key(judge: JudgeSpec, environ: Mapping[str, str]) -> list[Problem]:
-    """Return a problem if the judge's key is unset or empty.
+def missing_key(judge: JudgeSpec, place: JudgePlace, environ: Mapping[str, str]) -> list[Problem]:
+    """Return a problem for each member whose key is unset or empty.
 
     Args:
         judge: Settings that passed their own checks.
+        place: The judge's place in the spec.
         environ: The environment of the judge service.
     """
     problems = []
-    for place, juror in enumerate(judge.judges):
-        name = key_variable_of(juror)
+    for member, where in zip(judge.members, place.members, strict=True):
+        name = key_variable_of(member)
         if name and not environ.get(name):
             message = f"the environment variable {name} is not set: set it to the judge's key, then start again"
-            where = f"judge.jury[{place}]" if judge.others else "judge"
-            problems.append(Problem(message, f"{where}.{'key_variable' if juror.key_variable else 'provider'}"))
+            problems.append(Problem(message, f"{where}.{'key_variable' if member.key_variable else 'provider'}"))
     return problems
 
 
-class JudgeReader:
-    """Reads the `judge` of a spec.
+def rubric_problems(text: str, file: str, where: str) -> tuple[str, list[Problem]]:
+    """Return the name of a user's own rubric, and its problems.
 
     Args:
-        base_dir: The folder that file names are resolved against.
-        problems: Receives the problems; a problem in another file names that file and line.
+        text: The rubric as YAML.
+        file: Its file; empty if unknown.
+        where: The path of the rubric in a spec or a request, for problems without a file.
     """
-
-    def __init__(self, base_dir: Path, problems: list[Problem]) -> None:
-        self._base_dir = base_dir
-        self._problems = problems
-        self._where = "judge"
-        self.recorded: RecordedVerdicts | None = None
-        """The recorded verdicts that replace a judge, once read; None if a judge is asked."""
-
-    def read(self, value: object) -> JudgeSpec | None:
-        """Return the judge; None if there is none."""
-        if value in (None, "none"):
-            return None
-        if isinstance(value, list):
-            value = {"jury": value}
-        if not isinstance(value, Mapping):
-            self._say("", f"must be a mapping such as {{provider: openai, model: gpt-4o-mini}}, not {value!r}")
-            return None
-        before = len(self._problems)
-        if "replay" in value:
-            judge = self._recorded(value)
-        else:
-            judge = self._jury(value) if "jury" in value else self._one(value)
-        if judge is not None:
-            known = {problem.field for problem in self._problems[before:]}
-            self._problems += [problem for problem in check_judge(judge) if problem.field not in known]
-        return judge
-
-    def _jury(self, value: Mapping[Any, Any]) -> JudgeSpec | None:
-        jury, shared = value["jury"], {key: setting for key, setting in value.items() if key != "jury"}
-        if not isinstance(jury, list) or len(jury) < 2 or not all(isinstance(entry, Mapping) for entry in jury):
-            self._say("jury", "must be a list of two judges or more, such as {provider: openai, model: gpt-4o-mini}")
-            return None
-        for key in _WHO:
-            if shared.pop(key, None) is not None:
-                self._say(key, "is another one for each judge: write it into the list under jury")
-        common = {key: setting for key, setting in shared.items() if key in _OF_ONE}
-        judges: list[JudgeSpec | None] = []
-        for place, entry in enumerate(jury):
-            self._where = f"judge.jury[{place}]"
-            elsewhere = [key for key in entry if key in _KEYS and key not in _OF_ONE]
-            for key in elsewhere:
-                self._problems.append(
-                    Problem("is for the whole jury: write it once, beside `jury`", f"{self._where}.{key}")
-                )
-            own = {key: setting for key, setting in entry.items() if key not in elsewhere}
-            judges.append(self._one({**(common if judges else shared), **own}))
-        self._where = "judge"
-        first, *others = judges
-        if first is None or None in others:
-            return None
-        return dataclasses.replace(first, others=tuple(entry for entry in others if entry is not None))
-
-    def _recorded(self, value: Mapping[Any, Any]) -> JudgeSpec | None:
-        """Return the settings for recorded verdicts in place of a judge."""
-        for key in self._known(value):
-            if key in _KEYS and key not in ("replay", "rubric"):
-                self._say(key, "is for a judge that is asked: remove it, or remove `replay`")
-        if value.get("provider", "replay") != "replay":
-            self._say("provider", "is for a judge that is asked: remove it, or remove `replay`")
-        name = value["replay"]
-        if not isinstance(name, str) or not name.strip():
-            self._say("replay", f"must be a file of recorded verdicts, not {name!r}")
-            return None
-        rubric, rubric_yaml = self._rubric(value.get("rubric"))
-        path = self._base_dir / Path(name).expanduser()
-        try:
-            self.recorded = read_recorded_verdicts(path, rubric_yaml)
-        except InvalidInputError as error:
-            self._problems += error.problems
-            return None
-        return JudgeSpec(
-            provider="replay",
-            model=", ".join(self.recorded.judges)[:_MAX_TEXT_CHARS],
-            rubric=rubric,
-            rubric_yaml=rubric_yaml,
-            canary_rate=0.0,
-            recorded_file=path.name,
-        )
-
-    def _one(self, value: Mapping[Any, Any]) -> JudgeSpec | None:
-        """Return a single judge, or a judge of a jury; the first one carries the common settings."""
-        known = self._known(value)
-        provider = value.get("provider")
-        in_jury = self._where != "judge"
-        if provider == "none" and not known and not in_jury:
-            return None
-        if not isinstance(provider, str):
-            is_missing = "is missing" if provider is None else "must be a string"
-            self._say("provider", f"{is_missing}: openai, anthropic, replay{'' if in_jury else ' or none'}")
-            return None
-        if provider == "none":
-            message = "is none, so that nothing else may be set: remove the rest, or name a provider"
-            self._say("provider", "is none: name a provider, or remove it from the jury" if in_jury else message)
-            return None
-        rubric, rubric_yaml = self._rubric(value.get("rubric"))
-        fields = Fields(value, self._say)
-        return JudgeSpec(
-            provider=provider,
-            model=fields.text("model"),
-            base_url=fields.text("base_url").rstrip("/"),
-            key_variable=fields.text("key_variable"),
-            rubric=rubric,
-            rubric_yaml=rubric_yaml,
-            temperature=fields.number("temperature"),
-            max_tokens=fields.whole("max_tokens", _DEFAULTS.max_tokens),
-            timeout_s=fields.duration_s("timeout", _DEFAULTS.timeout_s, 1, 3600, "a duration from 1s to 1h, e.g. 2m"),
-            spend_cap_usd=fields.number("spend_cap"),
-            concurrency=fields.whole("concurrency", _DEFAULTS.concurrency),
-            **self._canaries(value.get("canaries")),
-            batch=fields.flag("batch"),
-            prices=self._prices(value.get("prices")),
-        )
-
-    def _prices(self, value: object) -> ModelPrice | None:
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            self._say("prices", f"must be a mapping such as {{input: 2.5, output: 10}}, in US dollars per million "
-                                f"tokens, not {value!r}")  # fmt: skip
-            return None
-        return price_from_mapping(value, f"{self._where}.prices", self._problems)
-
-    def _canaries(self, value: object) -> dict[str, Any]:
-        """Return the canary settings by name; a plain number is the share of the cases."""
-        if value is None:
-            return {}
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = {"share": value}
-        if not isinstance(value, Mapping):
-            example = "{share: 0.05, limit: 0.1, accept: false}"
-            self._say("canaries", f"must be a share of the cases such as 0.05, or {example}, not {value!r}")
-            return {}
-        fields = Fields(value, lambda key, message: self._say(f"canaries.{key}", message))
-        fields.unknown(_CANARY_KEYS, "field of canaries")
-        return {
-            "canary_rate": fields.number("share", _DEFAULTS.canary_rate),
-            "canary_limit": fields.number("limit", _DEFAULTS.canary_limit),
-            "accepts_canaries": fields.flag("accept"),
-        }
-
-    def _known(self, value: Mapping[Any, Any]) -> list[str]:
-        """Report unknown keys; return the keys set besides the provider."""
-        for key in value:
-            if key in _ELSEWHERE:
-                self._say(str(key), _ELSEWHERE[key])
-            elif key not in _KEYS:
-                self._say(str(key), unknown_name("field of judge", key, _KEYS))
-        return [key for key in value if key != "provider"]
-
-    def _rubric(self, value: object) -> tuple[str, str]:
-        """Return the rubric's name, and its text if it is from a file."""
-        if value is None:
-            return "", ""
-        if not isinstance(value, str) or not value.strip():
-            self._say("rubric", f"must be the name of a rubric, or of a YAML file that holds one, not {value!r}")
-            return "", ""
-        if "/" not in value and not value.endswith((".yaml", ".yml")):
-            return value.strip(), ""
-        path = self._base_dir / value
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            self._say("rubric", f"the file {value} cannot be read: {error.strerror}")
-            return "", ""
-        except UnicodeDecodeError as error:
-            self._say("rubric", f"the file {value} is not UTF-8 (byte {error.start}): save it as UTF-8")
-            return "", ""
-        name, problems = _rubric_problems(text, str(path))
-        self._problems += problems
-        return (name, text) if not problems else ("", "")
-
-    def _say(self, key: str, message: str) -> None:
-        where = "judge" if key.partition(".")[0] in _KEYS and key not in _OF_ONE else self._where
-        self._problems.append(Problem(message, f"{where}.{key}" if key else where))
-
-
-def _rubric_problems(text: str, file: str) -> tuple[str, list[Problem]]:
-    """Return the name of a user's own rubric, and its problems."""
     try:
-        rubric = read_rubric(text, file=file, field="" if file else "judge.rubric")
+        rubric = read_rubric(text, file=file, field="" if file else where)
     except InvalidInputError as error:
         return "", error.problems
     if rubric.compares:
         message = "compares two answers: a run needs one that scores a single answer"
-        return rubric.name, [Problem(message, "compares" if file else "judge.rubric", file)]
+        return rubric.name, [Problem(message, "compares" if file else where, file)]
     return rubric.name, []
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates.gates import parse_gate
-from assay.judging.prices import price_problems
-from assay.metrics import complete_parameters, count_problem, known_kind
+from assay.metrics import METRICS, complete_parameters, count_problem, known_kind
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.python import function_problem, names_function, own_name
 from assay.metrics.rows.order import check_metrics
@@ -21,7 +20,7 @@ from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_li
 from assay.model.labels import label_problems
 from assay.model.limits import MAX_REPEATS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.report_settings import ReportSettings
-from assay.model.run import AgentSpec, JudgeSpec, MetricSpec, RunSpec
+from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.model.run_spec import FUNCTION_METRIC, MAX_ERRORS, TURN_SCORES
 from assay.model.trace_settings import TRACES_KEY
 from assay.parsing.fields import Fields
@@ -32,7 +31,7 @@ from assay.specs.agents import ADAPTERS, IN_PROCESS_KEYS, check_agent, check_hos
 from assay.specs.approvals import check_approvals, read_spec_approvals
 from assay.specs.dataset_keys import lift_dataset_keys
 from assay.specs.grpc_options import GRPC_KEYS, read_ca_file
-from assay.specs.judging import JudgeReader, missing_key
+from assay.specs.judge_reader import JudgesReader, has_judge
 from assay.specs.model import Spec, wants_verdicts
 from assay.specs.overrides import apply_override, gate_on_left_out, select_metrics, set_value
 from assay.specs.presets import PRESETS, preset_gates, preset_metrics, preset_reports
@@ -44,7 +43,6 @@ from assay.specs.variables import missing_variables
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.judging.recorded_verdicts import RecordedVerdicts
     from assay.model.answers.approvals import Approval
 
     Environs = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
@@ -53,9 +51,9 @@ if TYPE_CHECKING:
 SPEC_FILE = "assay.yaml"
 """The spec's file name if only its folder is given."""
 
-_KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
-         "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
-         "note", "cluster", "approvals", "variants")  # fmt: skip
+_KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "judges",
+         "spend_cap", "gates", "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors",
+         "turns", "labels", "note", "cluster", "approvals", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _OPTION_KEYS = {"http": HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, **IN_PROCESS_KEYS}
 _OPTION_KEYS |= dict.fromkeys(PROVIDERS, PROMPT_KEYS)
@@ -220,7 +218,8 @@ class SpecReader:
         self._problems = list(file.problems)
         self._environ, self._judge_environ = environs
         self._variant = variant
-        self._recorded: RecordedVerdicts | None = None
+        self._problems_of_judges: list[Problem] = []
+        self._judges = JudgesReader(file.folder, self._problems_of_judges)
         self._judge_problems: tuple[Problem, ...] = ()
 
     def read(
@@ -246,11 +245,12 @@ class SpecReader:
         self._vary()
         lines = self._lines_by_name()
         if standard := bool(preset) and data.get("metrics") == preset_metrics(preset):
-            data["metrics"] = preset_metrics(preset, judged=bool(data.get("judge")))
+            data["metrics"] = preset_metrics(preset, judged=has_judge(data))
         left_out = select_metrics(data, metrics) if metrics is not None else []
         fields = self._fields
         fields.unknown(_KEYS)
-        chosen = self._metrics()
+        self._judges.read(data)
+        chosen = self._judged(self._metrics())
         repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
         spec = Spec(
             settings=RunSpec(
@@ -259,10 +259,11 @@ class SpecReader:
                 metrics=chosen,
                 gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats, left_out)
                 if "gates" in data or not preset
-                else preset_gates(preset, chosen, standard=standard, judged=bool(data.get("judge"))),
+                else preset_gates(preset, chosen, standard=standard, judged=has_judge(data)),
                 repeats=repeats,
                 preset=preset,
-                judge=self._judge(chosen),
+                judges=tuple(self._judges.judges),
+                spend_cap_nano_usd=self._judges.spend_cap_nano_usd,
                 team=self._team(),
                 weight=fields.number("weight", 1.0, MIN_RUN_WEIGHT, MAX_RUN_WEIGHT) or 1.0,
                 max_agent_errors=self._share("max_agent_errors"),
@@ -280,7 +281,7 @@ class SpecReader:
             on_bad_case=fields.choice("on_bad_case", ON_BAD_CASE),
             reports=self._reports(preset),
             base_dir=self._base_dir.absolute(),  # an agent may change the current folder
-            recorded_verdicts=self._recorded,
+            recorded_verdicts=self._judges.recorded,
             judge_problems=self._judge_problems,
             lines=lines,
             source=self._file.path,
@@ -484,28 +485,30 @@ class SpecReader:
         self._take(problems)
         return agent
 
-    def _metrics(self) -> tuple[MetricSpec, ...]:
+    def _metrics(self) -> dict[str, MetricSpec]:
+        """Return the metrics by their paths in the spec."""
         value = self._data.get("metrics")
         if value is None:
             self._report("metrics", "is missing: list at least one metric, or choose a preset")
-            return ()
+            return {}
         if not isinstance(value, list) or not value:
             self._report("metrics", "must be a list with at least one metric")
-            return ()
+            return {}
         if problem := count_problem("metrics", len(value)):
             self._report("metrics", problem)
-            return ()
-        chosen: dict[str, MetricSpec] = {}
+            return {}
+        names: set[str] = set()
         paths: dict[str, MetricSpec] = {}
         for index, item in enumerate(value):
             metric = self._metric(item, f"metrics[{index}]")
-            if metric is not None and metric.name in chosen:
+            if metric is not None and metric.name in names:
                 self._report(f"metrics[{index}]", f"{metric.name} is listed twice")
             elif metric is not None:
-                chosen[metric.name] = paths[f"metrics[{index}].{metric.name}"] = metric
+                names.add(metric.name)
+                paths[f"metrics[{index}].{metric.name}"] = metric
         listed = [next(iter(item), "") if isinstance(item, dict) else item for item in value]
-        self._take(check_metrics(paths, others=[str(name) for name in listed if name not in chosen]))
-        return tuple(chosen.values())
+        self._take(check_metrics(paths, others=[str(name) for name in listed if name not in names]))
+        return paths
 
     def _metric(self, item: object, where: str) -> MetricSpec | None:
         entry: Any = None
@@ -525,12 +528,13 @@ class SpecReader:
         # `{formula: …}` is short for `{kind: formula, formula: …}`, `{function: …}` for `{kind: python, function: …}`.
         implied = {"formula": "formula", "function": FUNCTION_METRIC}
         kind = entry.get("kind", next((kind for key, kind in implied.items() if key in entry), name))
-        parameters = {key: value for key, value in entry.items() if key not in ("kind", "optional")}
         is_optional = Fields(entry, lambda key, message: self._report(f"{where}.{key}", message)).flag("optional")
         # As for `assay score`: `exact-match` is exact_match, and `similarity` a semantic_similarity of that name.
         if isinstance(kind, str) and (known := known_kind(kind)):
             name = known if name == kind and "-" in kind else name
             kind = known
+        judged_keys = ("judge", "rubric") if kind in METRICS and METRICS[kind].info.needs_judge else ()
+        parameters = {key: value for key, value in entry.items() if key not in ("kind", "optional", *judged_keys)}
         if kind == "formula":
             parameters = with_own_numbers(parameters)
         if problem := metric_name_problem(name if isinstance(name, str) and isinstance(kind, str) else ""):
@@ -541,10 +545,19 @@ class SpecReader:
             if kind == FUNCTION_METRIC and (problem := function_problem(complete)):
                 self._report(f"{where}.function", problem)
                 return None
-            return MetricSpec(name, complete, kind, is_optional)
+            judge, rubric, rubric_yaml = self._judge_of(entry, where) if judged_keys else ("", "", "")
+            return MetricSpec(name, complete, kind, is_optional, judge, rubric, rubric_yaml)
         except InvalidInputError as error:
             self._take(error.problems)
             return None
+
+    def _judge_of(self, entry: Mapping[str, Any], where: str) -> tuple[str, str, str]:
+        """Return the judge of a metric, and its rubric with the rubric's text."""
+        judge = entry.get("judge", "")
+        if not isinstance(judge, str):
+            self._report(f"{where}.judge", f"must be the name of a judge under `judges`, not {judge!r}")
+            judge = ""
+        return judge, *self._judges.rubric(entry.get("rubric"), f"{where}.rubric")
 
     def _gates(self, metrics: Mapping[str, str], repeats: int, left_out: Sequence[str]) -> tuple[str, ...]:
         value = self._data.get("gates", [])
@@ -574,18 +587,17 @@ class SpecReader:
         self._take(problems)
         return reports
 
-    def _judge(self, metrics: Sequence[MetricSpec]) -> JudgeSpec | None:
-        problems: list[Problem] = []
-        reader = JudgeReader(self._base_dir, problems)
-        judge = reader.read(self._data.get("judge"))
-        self._recorded = reader.recorded
-        if judge is not None and not problems and self._judge_environ is not None:
-            unready = missing_key(judge, self._judge_environ) + price_problems(judge, self._judge_environ)
-            if wants_verdicts(metrics, ()):
+    def _judged(self, metrics: Mapping[str, MetricSpec]) -> tuple[MetricSpec, ...]:
+        """Return the metrics, by their paths, with the default rubrics of their judges."""
+        chosen = self._judges.complete(metrics)
+        problems = self._problems_of_judges
+        if not problems and self._judge_environ is not None:
+            unready = self._judges.unready(self._judge_environ)
+            if wants_verdicts(chosen, ()):
                 problems += unready
-            elif wants_verdicts(metrics, None):
+            elif wants_verdicts(chosen, None):
                 # Only the cases tell whether any of their checks is judged.
                 self._judge_problems = tuple(self._file.problem(unmet.field, unmet.message) for unmet in unready)
         self._problems += [problem for problem in problems if problem.file]  # the rubric's own problems, with its lines
         self._take([problem for problem in problems if not problem.file])
-        return judge
+        return chosen

@@ -99,8 +99,8 @@ class Spec:
     @property
     def judge_keys(self) -> tuple[str, ...]:
         """The environment variables with the keys of the judges, without duplicates."""
-        judges = self.settings.judge.judges if self.settings.judge is not None else ()
-        return tuple(dict.fromkeys(filter(None, map(key_variable_of, judges))))
+        members = (member for judge in self.settings.judges for member in judge.members)
+        return tuple(dict.fromkeys(filter(None, map(key_variable_of, members))))
 
     def needs_judge(self, checks: Collection[str]) -> bool:
         """Return whether a judge will be asked: one is configured, and a metric uses its verdicts.
@@ -108,8 +108,7 @@ class Spec:
         Args:
             checks: The types of the cases' checks.
         """
-        judge = self.settings.judge
-        return judge is not None and not judge.recorded_file and wants_verdicts(self.settings.metrics, checks)
+        return asks_judge(self.settings, checks)
 
 
 def needed_embeddings(metrics: Iterable[MetricSpec], checks: Collection[str]) -> dict[EmbeddingSettings, str]:
@@ -140,6 +139,21 @@ def wants_verdicts(metrics: Iterable[MetricSpec], checks: Collection[str] | None
         metric.kind in METRICS and METRICS[metric.kind].info.needs_judge and (has_judged or metric.kind != "assertions")
         for metric in metrics
     )
+
+
+def asks_judge(settings: RunSpec, checks: Collection[str] | None) -> bool:
+    """Return whether any metric uses the verdicts of a judge that is asked rather than recorded.
+
+    Args:
+        settings: The settings of the run.
+        checks: The types of the cases' checks; None if unknown.
+    """
+    asking = [
+        metric
+        for metric in settings.metrics
+        if (judge := settings.judge_of(metric)) is not None and not judge.recorded_file
+    ]
+    return wants_verdicts(asking, checks)
 
 
 def checks_of(settings: RunSpec) -> Collection[str] | None:

@@ -628,21 +628,21 @@ class SpendCap(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    USD_FIELD_NUMBER: _builtins.int
-    usd: _builtins.float
-    """US dollars, at least 0; absent for no cap."""
+    NANO_USD_FIELD_NUMBER: _builtins.int
+    nano_usd: _builtins.int
+    """The cap in billionths of a US dollar; absent for no cap."""
     def __init__(
         self,
         *,
-        usd: _builtins.float | None = ...,
+        nano_usd: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_usd", b"_usd", "usd", b"usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_nano_usd", b"_nano_usd", "nano_usd", b"nano_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_usd", b"_usd", "usd", b"usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_nano_usd", b"_nano_usd", "nano_usd", b"nano_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__usd: _TypeAlias = _typing.Literal["usd"]  # noqa: Y015
-    _WhichOneofArgType__usd: _TypeAlias = _typing.Literal["_usd", b"_usd"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__usd) -> _WhichOneofReturnType__usd | None: ...
+    _WhichOneofReturnType__nano_usd: _TypeAlias = _typing.Literal["nano_usd"]  # noqa: Y015
+    _WhichOneofArgType__nano_usd: _TypeAlias = _typing.Literal["_nano_usd", b"_nano_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__nano_usd) -> _WhichOneofReturnType__nano_usd | None: ...
 
 Global___SpendCap: _TypeAlias = SpendCap  # noqa: Y015
 

@@ -15,11 +15,12 @@ Evolution and common rules:
 """
 
 from assay.agent.v1 import agent_pb2 as _agent_pb2
-from assay.v1 import price_pb2 as _price_pb2
+from assay.v1 import judge_spec_pb2 as _judge_spec_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -30,6 +31,58 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _TurnScore:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TurnScoreEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TurnScore.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TURN_SCORE_UNSPECIFIED: _TurnScore.ValueType  # 0
+    """Means MEAN."""
+    TURN_SCORE_MEAN: _TurnScore.ValueType  # 1
+    """The mean of the turns."""
+    TURN_SCORE_WORST: _TurnScore.ValueType  # 2
+    """The worst turn."""
+    TURN_SCORE_LAST: _TurnScore.ValueType  # 3
+    """The last turn."""
+
+class TurnScore(_TurnScore, metaclass=_TurnScoreEnumTypeWrapper):
+    """TurnScore states how the values of a conversation's turns make up the value of a metric."""
+
+TURN_SCORE_UNSPECIFIED: TurnScore.ValueType  # 0
+"""Means MEAN."""
+TURN_SCORE_MEAN: TurnScore.ValueType  # 1
+"""The mean of the turns."""
+TURN_SCORE_WORST: TurnScore.ValueType  # 2
+"""The worst turn."""
+TURN_SCORE_LAST: TurnScore.ValueType  # 3
+"""The last turn."""
+Global___TurnScore: _TypeAlias = TurnScore  # noqa: Y015
+
+class _StoppingRule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StoppingRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StoppingRule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STOPPING_RULE_UNSPECIFIED: _StoppingRule.ValueType  # 0
+    """Invalid in a request."""
+    STOPPING_RULE_ALWAYS_VALID: _StoppingRule.ValueType  # 1
+    """After any pair of rows, by an always-valid test."""
+    STOPPING_RULE_FIVE_LOOKS: _StoppingRule.ValueType  # 2
+    """At five looks, by a group-sequential test."""
+
+class StoppingRule(_StoppingRule, metaclass=_StoppingRuleEnumTypeWrapper):
+    """StoppingRule states when two runs of a group stop early."""
+
+STOPPING_RULE_UNSPECIFIED: StoppingRule.ValueType  # 0
+"""Invalid in a request."""
+STOPPING_RULE_ALWAYS_VALID: StoppingRule.ValueType  # 1
+"""After any pair of rows, by an always-valid test."""
+STOPPING_RULE_FIVE_LOOKS: StoppingRule.ValueType  # 2
+"""At five looks, by a group-sequential test."""
+Global___StoppingRule: _TypeAlias = StoppingRule  # noqa: Y015
 
 @_typing.final
 class RunSpec(_message.Message):
@@ -64,7 +117,7 @@ class RunSpec(_message.Message):
     REPEATS_FIELD_NUMBER: _builtins.int
     PRESET_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
-    JUDGE_FIELD_NUMBER: _builtins.int
+    JUDGES_FIELD_NUMBER: _builtins.int
     TEAM_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
     MAX_AGENT_ERRORS_FIELD_NUMBER: _builtins.int
@@ -80,6 +133,7 @@ class RunSpec(_message.Message):
     SPEC_NAME_FIELD_NUMBER: _builtins.int
     SOURCE_RUN_ID_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_NANO_USD_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -99,10 +153,8 @@ class RunSpec(_message.Message):
     """Largest share of the rows due to a metric on which the metric may fail, 0 to 1. Above it a criterion on the metric
     is incomplete. Absent means 0.05.
     """
-    turns: _builtins.str
-    """How a metric that compares answers with their turns' expectations scores a conversation: "mean" of the turns,
-    "worst" turn, or "last" turn; empty means "mean".
-    """
+    turns: Global___TurnScore.ValueType
+    """How a metric that compares answers with their turns' expectations scores a conversation; UNSPECIFIED means MEAN."""
     cluster: _builtins.str
     """What dependent cases share: "category", or "tag:NAME" for tags such as NAME:value; at least one case has it.
     Intervals then count clusters of cases. Empty means that cases are independent, except that copies count once.
@@ -120,6 +172,8 @@ class RunSpec(_message.Message):
     adapter, and an ended or paused run over the same dataset with as many repeats. Errors: NOT_FOUND (RUN_NOT_FOUND),
     FAILED_PRECONDITION (RUN_ACTIVE), INVALID_ARGUMENT for another dataset.
     """
+    spend_cap_nano_usd: _builtins.int
+    """Spend cap of the run's judging in billionths of a US dollar, over all of its judges; absent for no cap."""
     @_builtins.property
     def agent(self) -> Global___AgentSpec:
         """The agent under test."""
@@ -137,8 +191,10 @@ class RunSpec(_message.Message):
         """How the client read the cases; absent if the client does not say."""
 
     @_builtins.property
-    def judge(self) -> Global___JudgeSpec:
-        """The judge of the answers; without one, metrics that need a verdict are skipped."""
+    def judges(self) -> _containers.RepeatedCompositeFieldContainer[_judge_spec_pb2.JudgeSpec]:
+        """The judges, at most 20, each with another name. A metric names its judge; the first judge is the default. Without
+        judges, metrics that need a verdict are skipped.
+        """
 
     @_builtins.property
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.Approval]:
@@ -178,12 +234,12 @@ class RunSpec(_message.Message):
         repeats: _builtins.int = ...,
         preset: _builtins.str = ...,
         dataset: Global___DatasetReading | None = ...,
-        judge: Global___JudgeSpec | None = ...,
+        judges: _abc.Iterable[_judge_spec_pb2.JudgeSpec] | None = ...,
         team: _builtins.str = ...,
         weight: _builtins.float | None = ...,
         max_agent_errors: _builtins.float | None = ...,
         max_metric_errors: _builtins.float | None = ...,
-        turns: _builtins.str = ...,
+        turns: Global___TurnScore.ValueType = ...,
         cluster: _builtins.str = ...,
         approvals: _abc.Iterable[_agent_pb2.Approval] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
@@ -194,21 +250,26 @@ class RunSpec(_message.Message):
         spec_name: _builtins.str = ...,
         source_run_id: _builtins.str = ...,
         code: Global___CodeIdentity | None = ...,
+        spend_cap_nano_usd: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "code", b"code", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "stopping", b"stopping", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_spend_cap_nano_usd", b"_spend_cap_nano_usd", "_weight", b"_weight", "agent", b"agent", "code", b"code", "dataset", b"dataset", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "spend_cap_nano_usd", b"spend_cap_nano_usd", "stopping", b"stopping", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "approvals", b"approvals", "cluster", b"cluster", "code", b"code", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_spend_cap_nano_usd", b"_spend_cap_nano_usd", "_weight", b"_weight", "agent", b"agent", "approvals", b"approvals", "cluster", b"cluster", "code", b"code", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judges", b"judges", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "spend_cap_nano_usd", b"spend_cap_nano_usd", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
     _WhichOneofReturnType__max_metric_errors: _TypeAlias = _typing.Literal["max_metric_errors"]  # noqa: Y015
     _WhichOneofArgType__max_metric_errors: _TypeAlias = _typing.Literal["_max_metric_errors", b"_max_metric_errors"]  # noqa: Y015
+    _WhichOneofReturnType__spend_cap_nano_usd: _TypeAlias = _typing.Literal["spend_cap_nano_usd"]  # noqa: Y015
+    _WhichOneofArgType__spend_cap_nano_usd: _TypeAlias = _typing.Literal["_spend_cap_nano_usd", b"_spend_cap_nano_usd"]  # noqa: Y015
     _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
     _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_agent_errors) -> _WhichOneofReturnType__max_agent_errors | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_metric_errors) -> _WhichOneofReturnType__max_metric_errors | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_nano_usd) -> _WhichOneofReturnType__spend_cap_nano_usd | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
@@ -257,17 +318,17 @@ class StoppingSettings(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     VARIANTS_FIELD_NUMBER: _builtins.int
-    CASES_COUNT_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     ALPHA_FIELD_NUMBER: _builtins.int
     LOW_FIELD_NUMBER: _builtins.int
     HIGH_FIELD_NUMBER: _builtins.int
     HIGHER_IS_BETTER_FIELD_NUMBER: _builtins.int
-    rule: _builtins.str
-    """"always-valid" or "five-looks"."""
+    rule: Global___StoppingRule.ValueType
+    """The rule; must be set."""
     metric: _builtins.str
     """The deciding metric, or "pass_rate"."""
-    cases_count: _builtins.int
+    case_count: _builtins.int
     """Cases of the dataset."""
     seed: _builtins.int
     """Seed of the order in which the client uploaded the cases, at most 2^53 - 1."""
@@ -286,10 +347,10 @@ class StoppingSettings(_message.Message):
     def __init__(
         self,
         *,
-        rule: _builtins.str = ...,
+        rule: Global___StoppingRule.ValueType = ...,
         metric: _builtins.str = ...,
         variants: _abc.Iterable[_builtins.str] | None = ...,
-        cases_count: _builtins.int = ...,
+        case_count: _builtins.int = ...,
         seed: _builtins.int = ...,
         alpha: _builtins.float | None = ...,
         low: _builtins.float | None = ...,
@@ -298,7 +359,7 @@ class StoppingSettings(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_higher_is_better", b"_higher_is_better", "_low", b"_low", "alpha", b"alpha", "high", b"high", "higher_is_better", b"higher_is_better", "low", b"low"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_higher_is_better", b"_higher_is_better", "_low", b"_low", "alpha", b"alpha", "cases_count", b"cases_count", "high", b"high", "higher_is_better", b"higher_is_better", "low", b"low", "metric", b"metric", "rule", b"rule", "seed", b"seed", "variants", b"variants"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_higher_is_better", b"_higher_is_better", "_low", b"_low", "alpha", b"alpha", "case_count", b"case_count", "high", b"high", "higher_is_better", b"higher_is_better", "low", b"low", "metric", b"metric", "rule", b"rule", "seed", b"seed", "variants", b"variants"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
     _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
@@ -377,130 +438,6 @@ class CaseSelection(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__total_count) -> _WhichOneofReturnType__total_count | None: ...
 
 Global___CaseSelection: _TypeAlias = CaseSelection  # noqa: Y015
-
-@_typing.final
-class JudgeSpec(_message.Message):
-    """JudgeSpec defines the judge of a run's answers, its parameters and its spend cap."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PROVIDER_FIELD_NUMBER: _builtins.int
-    MODEL_FIELD_NUMBER: _builtins.int
-    BASE_URL_FIELD_NUMBER: _builtins.int
-    KEY_VARIABLE_FIELD_NUMBER: _builtins.int
-    RUBRIC_FIELD_NUMBER: _builtins.int
-    RUBRIC_YAML_FIELD_NUMBER: _builtins.int
-    TEMPERATURE_FIELD_NUMBER: _builtins.int
-    MAX_TOKENS_FIELD_NUMBER: _builtins.int
-    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
-    SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
-    CONCURRENCY_FIELD_NUMBER: _builtins.int
-    CANARY_RATE_FIELD_NUMBER: _builtins.int
-    BATCH_FIELD_NUMBER: _builtins.int
-    OTHERS_FIELD_NUMBER: _builtins.int
-    RECORDED_FILE_FIELD_NUMBER: _builtins.int
-    SAMPLE_OFFSET_FIELD_NUMBER: _builtins.int
-    CANARY_LIMIT_FIELD_NUMBER: _builtins.int
-    ACCEPTS_CANARIES_FIELD_NUMBER: _builtins.int
-    PRICES_FIELD_NUMBER: _builtins.int
-    provider: _builtins.str
-    """"openai" (with base_url any service that speaks its protocol), "anthropic" or "replay"."""
-    model: _builtins.str
-    """The model's id. For "replay" the recorded judge; empty if the recording has only one."""
-    base_url: _builtins.str
-    """URL of the service; empty for the provider's own."""
-    key_variable: _builtins.str
-    """Environment variable of the judge service that holds the key, or secret://NAME of the run's team. Empty means the
-    provider's usual variable for its own service, and no key for any other service.
-    """
-    rubric: _builtins.str
-    """The rubric of `judge_score`; empty means "answer"."""
-    rubric_yaml: _builtins.str
-    """The rubric as YAML if it is the user's own; empty for a rubric of the judge service."""
-    temperature: _builtins.float
-    """Sampling temperature, 0 to 2; absent means 0.1. Not sent to models that do not accept it."""
-    max_tokens: _builtins.int
-    """Maximum tokens of a verdict, reasoning included, 1 to 100,000; 0 means 2,048."""
-    timeout_ms: _builtins.int
-    """Timeout of one verdict in milliseconds, 1,000 to 3,600,000; 0 means 120,000."""
-    spend_cap_usd: _builtins.float
-    """Spend cap of the run's judging in US dollars, at least 0; absent for no cap."""
-    concurrency: _builtins.int
-    """Maximum verdicts in flight, 1 to 200; 0 means 16."""
-    canary_rate: _builtins.float
-    """Share of the cases for which the judge also grades a canary, an answer of known quality; 0 to 1, absent means 0.05."""
-    batch: _builtins.bool
-    """Whether verdicts go through the provider's batch API: about half the price, within a day."""
-    recorded_file: _builtins.str
-    """Name of the file with the recorded verdicts that came with the cases, for people; empty if a judge is asked. With
-    it no judge is asked, and an answer without a recorded verdict is an error of its row (reason not_recorded). Needs
-    the provider "replay", whose model names the recorded judge, a canary_rate of 0, and no others.
-    """
-    sample_offset: _builtins.int
-    """Offset added to the repeat's number in requests for verdicts, at most 1,000,000. With another offset the same
-    answers get verdicts of their own, e.g. when a run is compared with itself.
-    """
-    canary_limit: _builtins.float
-    """Largest rate of wrong verdicts on canaries, 0 to 1, per side (known bad, known good) with at least 20 canaries;
-    absent means 0.1. A smaller side fails at two wrong verdicts.
-    """
-    accepts_canaries: _builtins.bool
-    """Whether failed canaries leave the run's verdict unchanged; otherwise they make the run incomplete."""
-    @_builtins.property
-    def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeSpec]:
-        """Further judges, which form a jury of at most 9 with this one. Of each only provider, model, base_url, key_variable,
-        temperature, max_tokens and prices may be set; this judge's other settings apply to all. The run has one spend cap.
-        """
-
-    @_builtins.property
-    def prices(self) -> _price_pb2.ModelPrice:
-        """The model's price; absent means the judge service's own. See JudgeModel.prices of the judge's contract."""
-
-    def __init__(
-        self,
-        *,
-        provider: _builtins.str = ...,
-        model: _builtins.str = ...,
-        base_url: _builtins.str = ...,
-        key_variable: _builtins.str = ...,
-        rubric: _builtins.str = ...,
-        rubric_yaml: _builtins.str = ...,
-        temperature: _builtins.float | None = ...,
-        max_tokens: _builtins.int = ...,
-        timeout_ms: _builtins.int = ...,
-        spend_cap_usd: _builtins.float | None = ...,
-        concurrency: _builtins.int = ...,
-        canary_rate: _builtins.float | None = ...,
-        batch: _builtins.bool = ...,
-        others: _abc.Iterable[Global___JudgeSpec] | None = ...,
-        recorded_file: _builtins.str = ...,
-        sample_offset: _builtins.int = ...,
-        canary_limit: _builtins.float | None = ...,
-        accepts_canaries: _builtins.bool = ...,
-        prices: _price_pb2.ModelPrice | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "prices", b"prices", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "accepts_canaries", b"accepts_canaries", "base_url", b"base_url", "batch", b"batch", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "prices", b"prices", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "sample_offset", b"sample_offset", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__canary_limit: _TypeAlias = _typing.Literal["canary_limit"]  # noqa: Y015
-    _WhichOneofArgType__canary_limit: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit"]  # noqa: Y015
-    _WhichOneofReturnType__canary_rate: _TypeAlias = _typing.Literal["canary_rate"]  # noqa: Y015
-    _WhichOneofArgType__canary_rate: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate"]  # noqa: Y015
-    _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
-    _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
-    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
-    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_limit) -> _WhichOneofReturnType__canary_limit | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_rate) -> _WhichOneofReturnType__canary_rate | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_usd) -> _WhichOneofReturnType__spend_cap_usd | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
-
-Global___JudgeSpec: _TypeAlias = JudgeSpec  # noqa: Y015
 
 @_typing.final
 class DatasetReading(_message.Message):
@@ -684,6 +621,9 @@ class MetricSpec(_message.Message):
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     IS_OPTIONAL_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
+    RUBRIC_FIELD_NUMBER: _builtins.int
+    RUBRIC_YAML_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The metric's name in this run, e.g. "semantic_similarity"."""
     parameters_json: _builtins.str
@@ -692,6 +632,14 @@ class MetricSpec(_message.Message):
     """The kind of metric, e.g. "hosted" for one that the client computes; empty in a request if the name is a kind."""
     is_optional: _builtins.bool
     """Whether the run can end without the metric: if it cannot be computed, the run's verdict ignores it."""
+    judge: _builtins.str
+    """Name of the judge whose verdicts the metric uses; empty for the first judge. Only for metrics that need verdicts."""
+    rubric: _builtins.str
+    """Name of the rubric of the metric's verdicts; empty for the metric's own. Only for judge_score, whose own rubric is
+    "answer". Metrics with one judge and one rubric share their verdicts.
+    """
+    rubric_yaml: _builtins.str
+    """The rubric as YAML if it is the user's own; empty for a rubric of the judge service."""
     def __init__(
         self,
         *,
@@ -699,10 +647,13 @@ class MetricSpec(_message.Message):
         parameters_json: _builtins.str = ...,
         kind: _builtins.str = ...,
         is_optional: _builtins.bool = ...,
+        judge: _builtins.str = ...,
+        rubric: _builtins.str = ...,
+        rubric_yaml: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_optional", b"is_optional", "kind", b"kind", "name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_optional", b"is_optional", "judge", b"judge", "kind", b"kind", "name", b"name", "parameters_json", b"parameters_json", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

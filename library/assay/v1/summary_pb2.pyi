@@ -14,6 +14,7 @@ Evolution and common rules:
 * Later versions may add methods, fields, enum values, oneof members and reasons; they remove and renumber nothing.
 """
 
+from assay.v1 import spec_pb2 as _spec_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -65,30 +66,6 @@ RUN_VERDICT_NO_CRITERIA: RunVerdict.ValueType  # 4
 RUN_VERDICT_NO_DATA: RunVerdict.ValueType  # 5
 """No metric was computed on any row."""
 Global___RunVerdict: _TypeAlias = RunVerdict  # noqa: Y015
-
-class _StoppingRule:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _StoppingRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StoppingRule.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    STOPPING_RULE_UNSPECIFIED: _StoppingRule.ValueType  # 0
-    """Unknown."""
-    STOPPING_RULE_ALWAYS_VALID: _StoppingRule.ValueType  # 1
-    """A test that is valid after every case."""
-    STOPPING_RULE_FIVE_LOOKS: _StoppingRule.ValueType  # 2
-    """A test at five looks."""
-
-class StoppingRule(_StoppingRule, metaclass=_StoppingRuleEnumTypeWrapper):
-    """StoppingRule is a rule by which two runs stop early."""
-
-STOPPING_RULE_UNSPECIFIED: StoppingRule.ValueType  # 0
-"""Unknown."""
-STOPPING_RULE_ALWAYS_VALID: StoppingRule.ValueType  # 1
-"""A test that is valid after every case."""
-STOPPING_RULE_FIVE_LOOKS: StoppingRule.ValueType  # 2
-"""A test at five looks."""
-Global___StoppingRule: _TypeAlias = StoppingRule  # noqa: Y015
 
 class _CanaryKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -491,7 +468,7 @@ class StoppedEarly(_message.Message):
     SAVED_MS_FIELD_NUMBER: _builtins.int
     STANDARD_ERROR_FIELD_NUMBER: _builtins.int
     LOOKS_FIELD_NUMBER: _builtins.int
-    rule: Global___StoppingRule.ValueType
+    rule: _spec_pb2.StoppingRule.ValueType
     """The rule."""
     metric: _builtins.str
     """The deciding metric, or "pass_rate"."""
@@ -530,7 +507,7 @@ class StoppedEarly(_message.Message):
     def __init__(
         self,
         *,
-        rule: Global___StoppingRule.ValueType = ...,
+        rule: _spec_pb2.StoppingRule.ValueType = ...,
         metric: _builtins.str = ...,
         winner: _builtins.str = ...,
         case_count: _builtins.int = ...,

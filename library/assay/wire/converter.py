@@ -75,6 +75,32 @@ class EnumConverter(Generic[E, U]):
         return self._plain(value)
 
 
+class WordConverter:
+    """Converts words to the members of a message's enum: "five-looks" to RULE_FIVE_LOOKS of an enum Rule.
+
+    Args:
+        wire: The message's generated enum.
+        words: The words.
+    """
+
+    def __init__(self, wire: Any, words: Iterable[str]) -> None:
+        prefix = wire.keys()[0].removesuffix("UNSPECIFIED")
+        self._numbers = {word: wire.Value(prefix + word.upper().replace("-", "_")) for word in words}
+        self._words = {number: word for word, number in self._numbers.items()}
+
+    def to_wire(self, word: str) -> Any:
+        """Return the number of a word."""
+        return self._numbers[word]
+
+    def from_wire(self, number: int) -> str:
+        """Return the word of a number; empty for UNSPECIFIED and for numbers unknown to this version."""
+        return self._words.get(number, "")
+
+    def from_json(self, value: Any) -> str:
+        """Return the stored word."""
+        return str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Functions:
     """A part made of two functions; the store holds its plain values unchanged."""

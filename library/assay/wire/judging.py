@@ -5,13 +5,13 @@ from __future__ import annotations
 from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
 from assay.model.model_price import ModelPrice
-from assay.model.run import JudgeSpec, SpendCap
-from assay.v1 import price_pb2, run_pb2, spec_pb2, summary_pb2
+from assay.model.run import JudgeModel, JudgeSpec, SpendCap
+from assay.v1 import judge_spec_pb2, price_pb2, run_pb2, summary_pb2
 from assay.wire.converter import Converter, EnumConverter
 
 PRICE = Converter(ModelPrice, price_pb2.ModelPrice)
-JUDGE = Converter(JudgeSpec, spec_pb2.JudgeSpec, parts={"prices": PRICE})
-JUDGE.part("others", JUDGE)
+JUDGE_MODEL = Converter(JudgeModel, judge_spec_pb2.JudgeModel, parts={"prices": PRICE})
+JUDGE = Converter(JudgeSpec, judge_spec_pb2.JudgeSpec, parts={"members": JUDGE_MODEL})
 _CANARY_TALLY = Converter(
     CanaryTally,
     summary_pb2.CanaryTally,

@@ -35,8 +35,8 @@ from assay.model.run import (
     StateChanged,
     TurnResult,
 )
-from assay.model.run_spec import HOSTED
-from assay.model.stopping import StoppingSettings
+from assay.model.run_spec import HOSTED, TURN_SCORES
+from assay.model.stopping import StoppingRule, StoppingSettings
 from assay.model.stored_dataset import StoredDataset
 from assay.model.views import RowView, RunView
 from assay.parsing.names import run_id_problem
@@ -48,7 +48,7 @@ from assay.wire.agent import (
     response_from_wire,
     response_to_wire,
 )
-from assay.wire.converter import Converter, EnumConverter, Functions, Spread
+from assay.wire.converter import Converter, EnumConverter, Functions, Spread, WordConverter
 from assay.wire.hosted import AGENT, METRIC, agent_problems, metric_problem
 from assay.wire.json_text import mapping_from_text, mapping_to_text
 from assay.wire.judging import JUDGE
@@ -107,9 +107,15 @@ SETTINGS = Converter(
             spec_pb2.DatasetReading,
             spread={"mapping": Spread(("fields",), _fields_to_wire, _fields_from_wire)},
         ),
-        "judge": JUDGE,
+        "judges": JUDGE,
+        "turns": WordConverter(spec_pb2.TurnScore, TURN_SCORES),
         "selection": Converter(CaseSelection, spec_pb2.CaseSelection),
-        "stopping": Converter(StoppingSettings, spec_pb2.StoppingSettings),
+        "stopping": Converter(
+            StoppingSettings,
+            spec_pb2.StoppingSettings,
+            renamed={"cases": "case_count"},
+            parts={"rule": WordConverter(spec_pb2.StoppingRule, StoppingRule)},
+        ),
         "code": Converter(CodeIdentity, spec_pb2.CodeIdentity),
         "approvals": _Approvals(),
     },

@@ -23,6 +23,7 @@ from assay.model.run import (
     WeightedSummary,
 )
 from assay.model.stopping import StoppedEarly, StoppingRule
+from assay.v1 import spec_pb2
 from assay.v1 import summary_pb2 as pb
 from assay.wire.converter import Converter, EnumConverter, Spread
 from assay.wire.interval import INTERVAL
@@ -82,7 +83,7 @@ _STOPPED = Converter(
     StoppedEarly,
     pb.StoppedEarly,
     renamed={"n_pairs": "pair_count", "cases": "case_count", "saved_calls": "saved_call_count"},
-    parts={"rule": EnumConverter(StoppingRule, pb.StoppingRule, unknown=StoppingRule.ALWAYS_VALID)},
+    parts={"rule": EnumConverter(StoppingRule, spec_pb2.StoppingRule, unknown=StoppingRule.ALWAYS_VALID)},
 )
 SUMMARY = Converter(
     RunSummary,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from assay.embedder.v1 import embedder_pb2, embedder_pb2_grpc
-from assay.errors import AssayError, InvalidInputError, Problem
+from assay.errors import InvalidInputError, Problem
 from assay.rpc.interceptors import presentable
-from assay.rpc.status import code_of
+from assay.rpc.status import to_status
 from assay.rpc.streams import answered
 from assay.telemetry.tracing import span
 from assay_embedder.embeddings import EmbedOptions, offered_dimensions
@@ -111,7 +111,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
                 with span("EmbedderService/EmbedStream", kind="server", parent=request.traceparent):
                     response.embed.CopyFrom(await self._embed(request.embed, waits=True))
             except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
-                response.error.CopyFrom(_error(error, "EmbedStream"))
+                response.error.CopyFrom(to_status(presentable(error, "EmbedStream")))
             return response
 
         async for response in self._answered(request_iterator, answer):
@@ -128,7 +128,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
                 with span("EmbedderService/SimilarityStream", kind="server", parent=request.traceparent):
                     response.similarity.CopyFrom(await self._similarity(request.similarity, waits=True))
             except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
-                response.error.CopyFrom(_error(error, "SimilarityStream"))
+                response.error.CopyFrom(to_status(presentable(error, "SimilarityStream")))
             return response
 
         async for response in self._answered(request_iterator, answer):
@@ -256,9 +256,3 @@ def _timing(timing: Timing) -> embedder_pb2.EmbedTiming:
         cache_hits=timing.cache_hits,
         shared_texts=timing.shared_texts,
     )
-
-
-def _error(error: Exception, method: str) -> embedder_pb2.EmbedError:
-    shown: AssayError = presentable(error, method)
-    code: int = code_of(shown).value[0]
-    return embedder_pb2.EmbedError(code=code, reason=shown.reason, message=shown.message)

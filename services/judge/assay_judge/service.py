@@ -10,10 +10,11 @@ from assay.errors import InvalidInputError, UnavailableError
 from assay.judge.v1 import judge_pb2, judge_pb2_grpc
 from assay.model.scope import LOCAL, Scope
 from assay.rpc.interceptors import presentable
-from assay.rpc.status import code_of
+from assay.rpc.status import to_status
 from assay.rpc.streams import answered
 from assay.telemetry.context import add_fields
 from assay.telemetry.tracing import span
+from assay_judge.calls.prices import nano_from_usd
 from assay_judge.grading.grader import compare_answers
 from assay_judge.judges import choose_judge
 from assay_judge.wire import (
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator
 
-    from assay.errors import AssayError
     from assay_judge.batches.dispatcher import BatchDispatcher
     from assay_judge.grading.grader import Grader
     from assay_judge.model import Grading
@@ -73,9 +73,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
     async def Grade(self, request: judge_pb2.GradeRequest, context: Any) -> judge_pb2.GradeResponse:
         """Return one verdict."""
-        response = judge_pb2.GradeResponse()
-        await self._grade(request, response, context.time_remaining())
-        return response
+        return await self._grade(request, context.time_remaining())
 
     async def GradeStream(self, request_iterator: Any, context: Any) -> AsyncIterator[judge_pb2.GradeStreamResponse]:
         """Answer each request as soon as it is ready."""
@@ -84,9 +82,9 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             response = judge_pb2.GradeStreamResponse(request_id=request.request_id)
             try:
                 with span("JudgeService/GradeStream", kind="server", parent=request.traceparent):
-                    await self._grade(request.grade, response, context.time_remaining())
+                    response.grade.CopyFrom(await self._grade(request.grade, context.time_remaining()))
             except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
-                response.error.CopyFrom(_error(error, "GradeStream"))
+                response.error.CopyFrom(to_status(presentable(error, "GradeStream")))
             return response
 
         in_flight = self.settings.stream_in_flight
@@ -118,21 +116,18 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         self.ledger.forget(scope)
         return judge_pb2.DeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
 
-    async def _grade(
-        self,
-        request: judge_pb2.GradeRequest,
-        response: judge_pb2.GradeResponse | judge_pb2.GradeStreamResponse,
-        remaining_s: float | None,
-    ) -> None:
+    async def _grade(self, request: judge_pb2.GradeRequest, remaining_s: float | None) -> judge_pb2.GradeResponse:
         add_fields(run=request.run_id)
+        response = judge_pb2.GradeResponse()
         grading = self._grading(request, remaining_s, compares=False)
         if request.validate_only:
             self.grader.check(grading)
             await self._account_for(grading, response)
-            return
+            return response
         outcome = await (self.grader.preflight(grading) if request.preflight else self.grader.grade(grading))
         response.verdict.CopyFrom(verdict_message(outcome))
         await self._account_for(grading, response)
+        return response
 
     def _grading(self, request: Any, remaining_s: float | None, *, compares: bool) -> Grading:
         settings = self.settings
@@ -151,7 +146,8 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
                 raise UnavailableError(
                     "The deadline leaves too little time for a verdict: set a longer one.", reason="DEADLINE_EXCEEDED"
                 )
-        return grading_from_request(request, rubric, judge, timeout_s=timeout_s, cap_usd=settings.spend_cap_usd)
+        cap = None if settings.spend_cap_usd is None else nano_from_usd(settings.spend_cap_usd)
+        return grading_from_request(request, rubric, judge, timeout_s=timeout_s, cap=cap)
 
     async def _account_for(self, grading: Grading, response: Any) -> None:
         response.cache.CopyFrom(cache_message(self.grader.statistics, self.store.verdict_count))
@@ -162,9 +158,3 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
                 response.spending.CopyFrom(spending_message(account, grading.cap))
             finally:
                 close()
-
-
-def _error(error: Exception, method: str) -> judge_pb2.JudgeError:
-    shown: AssayError = presentable(error, method)
-    code: int = code_of(shown).value[0]
-    return judge_pb2.JudgeError(code=code, reason=shown.reason, message=shown.message)

@@ -12,7 +12,7 @@ from assay.model.answers.agent_response import clean_text
 from assay.model.scope import LOCAL, Scope
 from assay.parsing.secret_references import SCHEME, parse_path
 from assay.wire.judging import PRICE
-from assay_judge.calls.prices import MOST_NANO, nano_from_usd, usd_from_nano
+from assay_judge.calls.prices import MOST_NANO, usd_from_nano
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
 from assay_judge.model import Asker, Grading, Material
 from assay_judge.verdicts.outcome import Status
@@ -32,6 +32,12 @@ _STATUSES = {
     Status.VALID: judge_pb2.VERDICT_STATUS_VALID,
     Status.INVALID: judge_pb2.VERDICT_STATUS_INVALID,
     Status.UNAVAILABLE: judge_pb2.VERDICT_STATUS_UNAVAILABLE,
+}
+_CHOICES = {
+    "": judge_pb2.PAIR_CHOICE_UNSPECIFIED,
+    "first": judge_pb2.PAIR_CHOICE_FIRST,
+    "second": judge_pb2.PAIR_CHOICE_SECOND,
+    "tie": judge_pb2.PAIR_CHOICE_TIE,
 }
 _MAX_RUN_ID_CHARS = 200
 _MAX_ROW_CHARS = 200
@@ -67,7 +73,7 @@ def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
 
 
 def grading_from_request(
-    request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None
+    request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap: int | None
 ) -> Grading:
     """Return the request for a verdict in a message.
 
@@ -76,7 +82,7 @@ def grading_from_request(
         rubric: The rubric of the request.
         judge: The judge of the request.
         timeout_s: Timeout in seconds, which the caller derives from the request.
-        cap_usd: The server's own spend cap; None for none.
+        cap: The server's own spend cap in billionths of a dollar; None for none.
 
     Raises:
         InvalidInputError: The request is invalid; lists all problems.
@@ -92,13 +98,13 @@ def grading_from_request(
         clean_text(request.criterion) if not compares and request.HasField("criterion") else None,
     )
     problems = _problems(request, material)
-    if cap_usd is not None and not request.run_id:
+    if cap is not None and not request.run_id:
         problems.append(Problem("is required: this server caps the spending of runs", "run_id"))
     if problems:
         raise InvalidInputError(problems)
-    caps = [cap_usd] if cap_usd is not None else []
-    if request.HasField("spend_cap_usd"):
-        caps.append(request.spend_cap_usd)
+    caps = [cap] if cap is not None else []
+    if request.HasField("spend_cap_nano_usd"):
+        caps.append(min(request.spend_cap_nano_usd, MOST_NANO))
     return Grading(
         Scope(request.scope) if request.scope else LOCAL,
         rubric,
@@ -106,7 +112,7 @@ def grading_from_request(
         judge,
         min(timeout_s, request.timeout_ms / 1000) if request.timeout_ms else timeout_s,
         request.run_id,
-        nano_from_usd(min(caps)) if caps else None,
+        min(caps, default=None),
         min(request.allowance_nano_usd, MOST_NANO) if not compares and request.HasField("allowance_nano_usd") else None,
         request.token_allowance if not compares and request.HasField("token_allowance") else None,
         request.sample_index,
@@ -143,11 +149,8 @@ def _problems(request: Any, material: Material) -> list[Problem]:
         problems.append(Problem(f"is longer than {_MAX_ROW_CHARS} characters", "row"))
     if len(request.scope) > _MAX_SCOPE_CHARS:
         problems.append(Problem(f"is longer than {_MAX_SCOPE_CHARS} characters", "scope"))
-    if request.HasField("spend_cap_usd"):
-        if not (math.isfinite(request.spend_cap_usd) and request.spend_cap_usd >= 0):
-            problems.append(Problem("must be a number that is not negative", "spend_cap_usd"))
-        if not request.run_id:
-            problems.append(Problem("needs run_id: a cap is for all calls of a run", "spend_cap_usd"))
+    if request.HasField("spend_cap_nano_usd") and not request.run_id:
+        problems.append(Problem("needs run_id: a cap is for all calls of a run", "spend_cap_nano_usd"))
     is_allowed = not isinstance(request, judge_pb2.ComparePairRequest) and request.HasField("allowance_nano_usd")
     if is_allowed and not request.run_id:
         problems.append(Problem("needs run_id: an allowance is for all calls of a run", "allowance_nano_usd"))
@@ -166,15 +169,15 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         usage=_usage_message(outcome.usage),
         cached=outcome.cached,
         message=clean_text(outcome.message),
-        attempts=outcome.usage.calls,
+        call_count=outcome.usage.calls,
         model=outcome.model,
         flags=outcome.flags,
         by_rule=outcome.by_rule,
         key=outcome.key,
-        choice=verdict.winner if verdict else "",
+        choice=_CHOICES[verdict.winner if verdict else ""],
         batched=outcome.batched,
         retry_after_ms=math.ceil(outcome.retry_after_s * 1000),
-        tries=map(_attempt_message, outcome.usage.attempts),
+        calls=map(_call_message, outcome.usage.attempts),
         needed_nano_usd=outcome.needed,
         needed_tokens=outcome.needed_tokens,
         charged_tokens=outcome.usage.charged,
@@ -196,11 +199,12 @@ def cache_message(statistics: Statistics, entries: int) -> judge_pb2.CacheStatis
 
 def spending_message(account: Account, cap: int | None) -> judge_pb2.Spending:
     """Return the spending of a run as a message."""
-    message = judge_pb2.Spending(spent_usd=usd_from_nano(account.spent), reserved_usd=usd_from_nano(account.reserved),
-                                unknown_usd=usd_from_nano(account.unknown))  # fmt: skip
-    if cap is not None:
-        message.cap_usd = usd_from_nano(cap)
-    return message
+    return judge_pb2.Spending(
+        spent_nano_usd=account.spent,
+        reserved_nano_usd=account.reserved,
+        unknown_nano_usd=account.unknown,
+        cap_nano_usd=cap,
+    )
 
 
 def rubric_message(rubric: Rubric) -> judge_pb2.Rubric:
@@ -216,8 +220,8 @@ def rubric_message(rubric: Rubric) -> judge_pb2.Rubric:
     )
 
 
-def _attempt_message(attempt: CallAttempt) -> judge_pb2.JudgeAttempt:
-    return judge_pb2.JudgeAttempt(
+def _call_message(attempt: CallAttempt) -> judge_pb2.JudgeCall:
+    return judge_pb2.JudgeCall(
         outcome=attempt.outcome,
         input_tokens=attempt.input,
         output_tokens=attempt.output,

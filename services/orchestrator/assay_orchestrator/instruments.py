@@ -106,7 +106,7 @@ class ObservedRun:
         RETRIES.series(self._adapter, self._team, error.kind.value).inc()
 
 
-def count_verdict(team: str, attempts: Sequence[judge_pb2.JudgeAttempt]) -> None:
+def count_verdict(team: str, attempts: Sequence[judge_pb2.JudgeCall]) -> None:
     """Count the usage of a verdict's calls by team; the judge service does not know the teams."""
     label = team_label(team)
     for attempt in attempts:

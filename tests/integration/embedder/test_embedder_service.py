@@ -17,7 +17,7 @@ from assay.embedder.v1 import embedder_pb2 as pb
 from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import InvalidInputError, OverloadedError, UnavailableError
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready
-from assay.rpc.status import translated
+from assay.rpc.status import from_status, translated
 from assay_embedder.models import loading
 from assay_embedder.models.encoder import Tokens
 from assay_embedder.queues.batcher import BatchReport
@@ -134,7 +134,7 @@ async def test_stream_answers_each_request(embedder: Any) -> None:
     vectors = [np.frombuffer(answers[name].embed.vectors, "<f4", count=384) for name in ("one", "two")]
     assert vectors[0].tobytes() == vectors[1].tobytes()
     assert answers["none"].error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
-    assert answers["other"].error.reason == "MODEL_NOT_FOUND"
+    assert from_status(answers["other"].error).reason == "MODEL_NOT_FOUND"
 
 
 async def test_similarity_stream_answers_each_request(embedder: Any) -> None:

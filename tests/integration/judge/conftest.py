@@ -55,7 +55,7 @@ class Judge:
             for index, fields in enumerate(asked)
         ]
         async with read_stream(self.stub.GradeStream(iter(requests))) as responses:
-            found = {int(response.request_id): response.verdict async for response in responses}
+            found = {int(response.request_id): response.grade.verdict async for response in responses}
         return [found[index] for index in range(len(asked))]
 
 

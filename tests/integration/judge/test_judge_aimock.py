@@ -55,7 +55,7 @@ async def test_failures_have_the_same_reasons(
     """Errors and odd replies of the other server come to the same outcomes."""
     judge = await start(judge=judge_at(server, protocol), attempts=2, pause_s=0.01)
     verdict = (await judge.grade(f"please be {wish}")).verdict
-    assert (verdict.reason, verdict.attempts) == (reason, attempts)
+    assert (verdict.reason, verdict.call_count) == (reason, attempts)
     assert not verdict.scores
 
 
@@ -64,7 +64,7 @@ async def test_its_429_is_waited_out(start: Start, server: str, protocol: str) -
     """With its retry-after of a second."""
     judge = await start(judge=judge_at(server, protocol), attempts=1)
     verdict = (await judge.grade(f"please be throttled, {protocol}")).verdict
-    assert (verdict.status, verdict.attempts) == (pb.VERDICT_STATUS_VALID, 2)
+    assert (verdict.status, verdict.call_count) == (pb.VERDICT_STATUS_VALID, 2)
 
 
 async def test_its_batches_are_submitted_looked_at_and_read(start: Start, server: str) -> None:
@@ -75,6 +75,6 @@ async def test_its_batches_are_submitted_looked_at_and_read(start: Start, server
     judge = await start(judge=judge_at(server, "openai"), batch_base_urls=("*",), batch_wait_s=0.2, batch_poll_s=0.05)
     asked = [{"rubric": "quality", "question": "q", "answer": f"a{index}", "batch": True} for index in range(5)]
     for verdict in await judge.grade_all(asked):
-        assert (verdict.reason, verdict.attempts, verdict.batched) == ("invalid_verdict", 2, True)
+        assert (verdict.reason, verdict.call_count, verdict.batched) == ("invalid_verdict", 2, True)
         assert verdict.usage.input_tokens > 1000
         assert verdict.usage.output_tokens == 2 * 2048

@@ -12,6 +12,7 @@ from tests.support.processes.waiting import until
 from assay.judge.v1 import judge_pb2 as pb
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens
+from assay.v1 import judge_spec_pb2
 from assay.v1.price_pb2 import ModelPrice
 from assay_judge.model import RunKey
 from assay_judge.state.store import JudgeStore
@@ -33,7 +34,7 @@ BATCH: dict[str, Any] = {"batch_base_urls": ("http://127.0.0.1:*",), "batch_wait
 async def test_a_call_beyond_the_allowance_costs_nothing_and_says_what_it_needs(start: Start) -> None:
     """With that much the verdict is had; the next one needs what is spent beside it, whatever the run's cap is."""
     judge = await start()
-    refused = (await judge.grade(run_id="r", allowance_nano_usd=0, spend_cap_usd=1.0)).verdict
+    refused = (await judge.grade(run_id="r", allowance_nano_usd=0, spend_cap_nano_usd=1_000_000_000)).verdict
     assert (refused.status, refused.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "allowance_too_small")
     assert judge.provider.requests == []
     needed = refused.needed_nano_usd
@@ -41,13 +42,13 @@ async def test_a_call_beyond_the_allowance_costs_nothing_and_says_what_it_needs(
     assert (await judge.grade(run_id="r", allowance_nano_usd=needed - 1)).verdict.reason == "allowance_too_small"
     response = await judge.grade(run_id="r", allowance_nano_usd=needed)
     assert response.verdict.status == pb.VERDICT_STATUS_VALID
-    assert round(response.spending.spent_usd * 10**9) == PAID
+    assert response.spending.spent_nano_usd == PAID
     assert (await judge.grade("Rome", run_id="r", allowance_nano_usd=needed)).verdict.reason == "allowance_too_small"
     assert (await judge.grade("Rome", run_id="r", allowance_nano_usd=needed + PAID)).verdict.reason == ""
-    capped = await judge.grade("Oslo", run_id="r", allowance_nano_usd=10**9, spend_cap_usd=0.0001)
+    capped = await judge.grade("Oslo", run_id="r", allowance_nano_usd=10**9, spend_cap_nano_usd=100_000)
     assert capped.verdict.reason == "spend_cap_reached"
     found = await judge.grade(run_id="r", validate_only=True)
-    assert round(found.spending.spent_usd * 10**9) == 2 * PAID
+    assert found.spending.spent_nano_usd == 2 * PAID
     with pytest.raises(grpc.aio.AioRpcError, match="needs run_id"):
         await judge.grade(allowance_nano_usd=1)
 
@@ -62,23 +63,25 @@ async def test_an_allowance_holds_no_judge_without_a_price(start: Start, tmp_pat
 async def test_prices_of_a_request_weaken_no_limit_and_change_no_verdict(start: Start, tmp_path: Path) -> None:
     """Beside the operator's price the higher counts; where the operator has none and no cap, that of the request."""
 
-    def asked(judge: Any, price: float) -> pb.JudgeModel:
-        return pb.JudgeModel(
+    def asked(judge: Any, price: float) -> judge_spec_pb2.JudgeModel:
+        return judge_spec_pb2.JudgeModel(
             provider="openai", model="judge-1", base_url=judge.provider.openai_url, key_variable="JUDGE_KEY",
             prices=ModelPrice(input=price, output=price),
         )  # fmt: skip
 
     listed = await start()
     for answer, price, cost in (("Paris", 0.0, PAID), ("Rome", 10.0, 13_500_000)):
-        verdict = (await listed.grade(answer, run_id="r", judge=asked(listed, price), spend_cap_usd=1.0)).verdict
+        verdict = (
+            await listed.grade(answer, run_id="r", judge=asked(listed, price), spend_cap_nano_usd=1_000_000_000)
+        ).verdict
         assert round(verdict.usage.cost_usd * 10**9) == cost
     again = await listed.grade(run_id="r", judge=asked(listed, 10.0))
     assert again.verdict.cached
     (tmp_path / "none.yaml").write_text("prices: [{model: other, input: 1, output: 1}]")
     unlisted = await start(prices=tmp_path / "none.yaml")
-    verdict = (await unlisted.grade(run_id="r", judge=asked(unlisted, 1.0), spend_cap_usd=1.0)).verdict
+    verdict = (await unlisted.grade(run_id="r", judge=asked(unlisted, 1.0), spend_cap_nano_usd=1_000_000_000)).verdict
     assert round(verdict.usage.cost_usd * 10**9) == 1_350_000
-    capped = await start(prices=tmp_path / "none.yaml", spend_cap_usd=1.0)
+    capped = await start(prices=tmp_path / "none.yaml", spend_cap_nano_usd=1_000_000_000)
     refused = (await capped.grade(run_id="r", judge=asked(capped, 0.0))).verdict
     assert (refused.reason, capped.provider.requests) == ("price_unknown", [])
     with pytest.raises(grpc.aio.AioRpcError, match="at most 10,000"):
@@ -92,9 +95,12 @@ async def test_a_judge_that_costs_nothing_is_not_asked_above_the_cap(start: Star
     )
     dear = {"prompt_tokens": 1_200, "completion_tokens": 150_000}
     judge = await start(says(GOOD, raw_usage=dear), prices=tmp_path / "two.yaml")
-    assert (await judge.grade("a", run_id="r", spend_cap_usd=0.1)).spending.spent_usd == pytest.approx(0.7512)
-    free = pb.JudgeModel(provider="openai", model="free", base_url=judge.provider.openai_url, key_variable="JUDGE_KEY")
-    verdict = (await judge.grade("b", run_id="r", judge=free, spend_cap_usd=0.1)).verdict
+    response = await judge.grade("a", run_id="r", spend_cap_nano_usd=100_000_000)
+    assert response.spending.spent_nano_usd == 751_200_000
+    free = judge_spec_pb2.JudgeModel(
+        provider="openai", model="free", base_url=judge.provider.openai_url, key_variable="JUDGE_KEY"
+    )
+    verdict = (await judge.grade("b", run_id="r", judge=free, spend_cap_nano_usd=100_000_000)).verdict
     assert verdict.reason == "spend_cap_reached"
     assert verdict.message.endswith("0.751200 of the run's spend cap of 0.1 are spent")
 
@@ -108,7 +114,7 @@ async def test_the_tokens_of_a_verdict_stay_within_its_allowance(start: Start) -
     assert judge.provider.requests == []
     enough = refused.needed_tokens
     verdict = (await judge.grade(token_allowance=enough)).verdict
-    assert (verdict.status, verdict.attempts) == (pb.VERDICT_STATUS_VALID, 2)
+    assert (verdict.status, verdict.call_count) == (pb.VERDICT_STATUS_VALID, 2)
     assert verdict.charged_tokens == verdict.usage.total_tokens == 2 * 1_350
     assert (await judge.grade(token_allowance=0)).verdict.charged_tokens == 0  # from the cache
     failed = (await judge.grade("Rome", token_allowance=enough)).verdict
@@ -129,8 +135,8 @@ async def test_an_order_waits_no_longer_than_its_allowance_is_too_small(start: S
     for answer in ("one", "two"):
         assert (await grade(answer, needed)).verdict.reason == "batch_pending"
     waiting = await grade("two", needed)
-    assert round(waiting.spending.reserved_usd * 10**9) == needed
-    ordered = await until(lambda: grade("two", 3 * needed), lambda found: found.spending.reserved_usd * 10**9 > needed)
+    assert waiting.spending.reserved_nano_usd == needed
+    ordered = await until(lambda: grade("two", 3 * needed), lambda found: found.spending.reserved_nano_usd > needed)
     assert ordered.verdict.reason == "batch_pending"
     judge.provider.batches.is_held = False
     for answer in ("one", "two"):
@@ -138,7 +144,7 @@ async def test_an_order_waits_no_longer_than_its_allowance_is_too_small(start: S
         await until(delivered, lambda found: found.verdict.status == pb.VERDICT_STATUS_VALID)
     assert len(judge.provider.batches.paid) == 2
     found = await judge.grade(run_id="r", validate_only=True)
-    assert (found.spending.reserved_usd, round(found.spending.spent_usd * 10**9)) == (0, PAID)
+    assert (found.spending.reserved_nano_usd / 1e9, found.spending.spent_nano_usd) == (0, PAID)
 
 
 # 1 and 5 dollars per million: 2,048 tokens of the reply, and no more than a token for each byte of the request.
@@ -180,16 +186,16 @@ ALL += [("anthropic", name, usage) for name, usage in ANTHROPIC.items()]
 async def test_usage_that_cannot_be_used_is_estimated(start: Start, protocol: str, usage: Any, batch: bool) -> None:
     """The verdict counts, its cost is our estimate and says so, and the account stays in use."""
     judge = await start(says(GOOD, raw_usage=usage), says(GOOD), protocol=protocol, **BATCH)
-    response = await judge.grade(run_id="r", spend_cap_usd=1.0, batch=batch)
+    response = await judge.grade(run_id="r", spend_cap_nano_usd=1_000_000_000, batch=batch)
     verdict = response.verdict
     assert dict(verdict.scores) == {"score": 4.0}
     share = 0.5 if batch else 1.0
     assert LEAST_USD * share <= verdict.usage.cost_usd <= MOST_USD * share
     assert verdict.usage.estimated
-    assert [one.estimated for one in verdict.tries] == [True]
+    assert [one.estimated for one in verdict.calls] == [True]
     assert verdict.usage.output_tokens == 2_048
-    assert response.spending.spent_usd == pytest.approx(verdict.usage.cost_usd)
-    again = (await judge.grade("Lyon", run_id="r", spend_cap_usd=1.0)).verdict
+    assert response.spending.spent_nano_usd / 1e9 == pytest.approx(verdict.usage.cost_usd)
+    again = (await judge.grade("Lyon", run_id="r", spend_cap_nano_usd=1_000_000_000)).verdict
     assert (dict(again.scores), again.usage.estimated) == ({"score": 4.0}, False)
     assert again.usage.cost_usd == pytest.approx(0.00195)
 
@@ -231,8 +237,8 @@ async def test_a_cap_holds_where_usage_is_not_said(start: Start) -> None:
     valid = [verdict for verdict in verdicts if dict(verdict.scores)]
     assert {verdict.reason for verdict in verdicts if not dict(verdict.scores)} == {"spend_cap_reached"}
     assert len(valid) == len(judge.provider.requests) <= 0.1 / LEAST_USD
-    spending = (await judge.grade("", run_id="r", spend_cap_usd=0.1)).spending
-    assert 0.05 < spending.spent_usd <= 0.1
+    spending = (await judge.grade("", run_id="r", spend_cap_nano_usd=100_000_000)).spending
+    assert 0.05 < spending.spent_nano_usd / 1e9 <= 0.1
 
 
 async def test_an_account_with_an_absurd_sum_is_a_reached_cap(start: Start, tmp_path: Path) -> None:
@@ -243,7 +249,7 @@ async def test_an_account_with_an_absurd_sum_is_a_reached_cap(start: Start, tmp_
     await store.settle(RunKey("local", "r"), "a", 2**63 - 1)
     await store.aclose()
     judge = await start(state_dir=state)
-    capped = (await judge.grade("second", run_id="r", spend_cap_usd=1.0)).verdict
+    capped = (await judge.grade("second", run_id="r", spend_cap_nano_usd=1_000_000_000)).verdict
     assert capped.reason == "spend_cap_reached"
     for answer in ("third", "fourth"):
         assert dict((await judge.grade(answer, run_id="r")).verdict.scores) == {"score": 4.0}
@@ -253,5 +259,12 @@ async def test_a_cap_beyond_all_money_is_a_cap(start: Start) -> None:
     """It is cut to a billion dollars, online and in batches."""
     judge = await start(**BATCH)
     for batch in (False, True):
-        verdict = (await judge.grade(f"a{batch}", run_id="r", spend_cap_usd=1e300, batch=batch)).verdict
+        verdict = (
+            await judge.grade(
+                f"a{batch}",
+                run_id="r",
+                spend_cap_nano_usd=2**64 - 1,
+                batch=batch,
+            )
+        ).verdict
         assert dict(verdict.scores) == {"score": 4.0}

@@ -84,13 +84,13 @@ async def test_a_stream_of_requests_is_one_batch_at_half_the_price(start: Start,
     judge.provider.batches.shuffles = True
     verdicts = await judge.grade_all(asked(40, run_id="r"))
     assert [dict(verdict.scores)["score"] for verdict in verdicts] == [index % 5 + 1 for index in range(40)]
-    assert all(verdict.batched and not verdict.cached and verdict.attempts == 1 for verdict in verdicts)
+    assert all(verdict.batched and not verdict.cached and verdict.call_count == 1 for verdict in verdicts)
     assert verdicts[0].usage.cost_usd == pytest.approx(HALF_PRICE, abs=1e-12)
     assert [len(batch) for batch in judge.provider.batches.submitted] == [40]
     assert judge.provider.requests == []
     spending = (await judge.grade("", run_id="r")).spending
-    assert spending.spent_usd == pytest.approx(40 * HALF_PRICE, abs=1e-12)
-    assert spending.reserved_usd == 0
+    assert spending.spent_nano_usd / 1e9 == pytest.approx(40 * HALF_PRICE, abs=1e-12)
+    assert spending.reserved_nano_usd == 0
 
 
 @both_protocols
@@ -123,7 +123,7 @@ async def test_an_outcome_waits_for_whoever_ordered_it(start: Start) -> None:
     judge.provider.batches.is_held = True
     assert (await judge.grade(batch=True, run_id="r", timeout_ms=10)).verdict.reason == "batch_pending"
     judge.provider.batches.is_held = False
-    await until(lambda: judge.grade("", run_id="r"), lambda said: not said.spending.reserved_usd)
+    await until(lambda: judge.grade("", run_id="r"), lambda said: not said.spending.reserved_nano_usd / 1e9)
     verdict = await settled(judge, run_id="r")
     assert (verdict.reason, verdict.batched) == ("judge_unavailable", True)
     assert dict((await settled(judge, run_id="r")).scores) == {"score": 4.0}
@@ -256,9 +256,9 @@ async def test_what_a_batch_does_not_answer_is_ordered_three_times(start: Start,
     assert dict(good.scores) == {"score": 3.0}
     assert sum(map(len, judge.provider.batches.submitted)) == 7
     spending = (await judge.grade("", run_id="r")).spending
-    assert spending.spent_usd == pytest.approx(missing.usage.cost_usd + HALF_PRICE, abs=1e-12)
+    assert spending.spent_nano_usd / 1e9 == pytest.approx(missing.usage.cost_usd + HALF_PRICE, abs=1e-12)
     assert 3 * 0.005 < missing.usage.cost_usd < 3 * 0.01
-    assert spending.reserved_usd == 0
+    assert spending.reserved_nano_usd == 0
 
 
 @both_protocols
@@ -268,7 +268,7 @@ async def test_what_expires_once_is_answered_by_the_next_batch(start: Start, pro
     judge = await start(by_answer, protocol=protocol, **QUICK)
     judge.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
     (verdict,) = await judge.grade_all(asked(1, run_id="r"))
-    assert (dict(verdict.scores), verdict.attempts) == ({"score": 1.0}, 3)
+    assert (dict(verdict.scores), verdict.call_count) == ({"score": 1.0}, 3)
 
 
 @both_databases
@@ -277,10 +277,10 @@ async def test_what_the_cap_cannot_order_again_says_so(start: Start) -> None:
     fates = ["missing"]
     judge = await start(by_answer, **QUICK)
     judge.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
-    (verdict,) = await judge.grade_all(asked(1, run_id="r", row="0", spend_cap_usd=0.011))
+    (verdict,) = await judge.grade_all(asked(1, run_id="r", row="0", spend_cap_nano_usd=11_000_000))
     assert verdict.reason == "spend_cap_reached"
     assert verdict.message.endswith("and the run's spend cap leaves too little to order it again")
-    (again,) = await judge.grade_all(asked(1, run_id="r", row="0", spend_cap_usd=1.0, round=1))
+    (again,) = await judge.grade_all(asked(1, run_id="r", row="0", spend_cap_nano_usd=1_000_000_000, round=1))
     assert dict(again.scores) == {"score": 1.0}
 
 
@@ -291,7 +291,7 @@ async def test_an_outcome_is_kept_for_its_row(start: Start) -> None:
     own, other = {"run_id": "r", "row": "0"}, {"run_id": "r", "row": "1"}
     for _ in range(3):
         verdict = await settled(judge, **own)
-        assert (verdict.reason, verdict.attempts) == ("judge_unavailable", 1)
+        assert (verdict.reason, verdict.call_count) == ("judge_unavailable", 1)
     assert (await settled(judge, **other)).usage.requests == 0
     assert len(judge.provider.batches.submitted) == 1
     for _ in range(2):
@@ -368,22 +368,22 @@ async def test_a_submission_that_never_arrived_is_made_again(start: Start, proto
 async def test_a_cap_is_set_aside_before_anything_is_submitted(start: Start, protocol: str) -> None:
     """Orders that do not fit yet wait for the money of others; in the end the cap is used and never passed."""
     judge = await start(by_answer, protocol=protocol, **QUICK)
-    verdicts = await judge.grade_all(asked(60, run_id="r", spend_cap_usd=0.03))
+    verdicts = await judge.grade_all(asked(60, run_id="r", spend_cap_nano_usd=30_000_000))
     valid = [verdict for verdict in verdicts if verdict.status == pb.VERDICT_STATUS_VALID]
     refused = [verdict for verdict in verdicts if verdict.reason == "spend_cap_reached"]
     assert len(valid) + len(refused) == 60
     assert len(valid) == len(judge.provider.batches.paid)
     assert 10 <= len(valid) <= 30
-    spending = (await judge.grade("", run_id="r", spend_cap_usd=0.03)).spending
-    assert spending.spent_usd == pytest.approx(HALF_PRICE * len(valid), abs=1e-12)
-    assert spending.reserved_usd == 0
+    spending = (await judge.grade("", run_id="r", spend_cap_nano_usd=30_000_000)).spending
+    assert spending.spent_nano_usd / 1e9 == pytest.approx(HALF_PRICE * len(valid), abs=1e-12)
+    assert spending.reserved_nano_usd == 0
 
 
 async def test_a_cap_without_a_price_is_refused_in_batches_too(start: Start, tmp_path: Path) -> None:
     """Nothing is ordered that nobody could pay for knowingly."""
     (tmp_path / "none.yaml").write_text("prices: [{model: other, input: 1, output: 1}]")
     judge = await start(prices=tmp_path / "none.yaml", **QUICK)
-    verdict = (await judge.grade(batch=True, run_id="r", spend_cap_usd=1.0)).verdict
+    verdict = (await judge.grade(batch=True, run_id="r", spend_cap_nano_usd=1_000_000_000)).verdict
     assert verdict.reason == "price_unknown"
     assert judge.provider.batches.submitted == []
 

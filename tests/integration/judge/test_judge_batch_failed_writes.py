@@ -159,7 +159,7 @@ async def settled(judge: Any, answer: str = "Paris", run_id: str = "r") -> pb.Ve
 async def spending(judge: Any, run_id: str = "r") -> tuple[float, float]:
     """Return what a run has spent and set aside."""
     found = (await judge.grade("", run_id=run_id)).spending
-    return round(found.spent_usd, 9), round(found.reserved_usd, 9)
+    return round(found.spent_nano_usd / 1e9, 9), round(found.reserved_nano_usd / 1e9, 9)
 
 
 async def failures(caplog: pytest.LogCaptureFixture, said: str, count: int = 3) -> None:
@@ -281,12 +281,12 @@ async def test_a_reply_is_not_lost_where_its_cost_cannot_be_written(
     """It is paid for: its verdict is delivered, and what was set aside for the call stays spent."""
     judge = await start_on(says(GOOD), says(GOOD))
     database.refuse_release()
-    first = await judge.grade(run_id="r", spend_cap_usd=1.0)
+    first = await judge.grade(run_id="r", spend_cap_nano_usd=1_000_000_000)
     assert dict(first.verdict.scores) == {"score": 4.0}
     assert caplog.text.count("cannot settle the cost of a call") == 1
     assert database.nano() > round(2 * HALF_PRICE * NANO)
     database.accept()
-    second = await judge.grade("another answer", run_id="r", spend_cap_usd=1.0)
+    second = await judge.grade("another answer", run_id="r", spend_cap_nano_usd=1_000_000_000)
     assert dict(second.verdict.scores) == {"score": 4.0}
     assert database.nano() >= round(4 * HALF_PRICE * NANO)
 
@@ -373,7 +373,7 @@ async def ask_all(stub: Any, timeout_ms: int) -> list[pb.Verdict]:
     verdicts = []
     for index in range(COUNT):
         request = pb.GradeRequest(rubric="quality", question="q", answer=f"answer {index}", run_id="r", batch=True,
-                                  spend_cap_usd=1.0, timeout_ms=timeout_ms)  # fmt: skip
+                                  spend_cap_nano_usd=1_000_000_000, timeout_ms=timeout_ms)  # fmt: skip
         verdicts.append((await stub.Grade(request, timeout=180, wait_for_ready=True)).verdict)
     return verdicts
 
@@ -381,7 +381,7 @@ async def ask_all(stub: Any, timeout_ms: int) -> list[pb.Verdict]:
 async def spent(stub: Any) -> tuple[float, float]:
     request = pb.GradeRequest(rubric="quality", question="q", answer="", run_id="r")
     spending = (await stub.Grade(request, timeout=180, wait_for_ready=True)).spending
-    return spending.spent_usd, spending.reserved_usd
+    return spending.spent_nano_usd / 1e9, spending.reserved_nano_usd / 1e9
 
 
 async def all_submitted(provider: ScriptedProvider, stub: Any, count: int = COUNT) -> None:

@@ -216,7 +216,7 @@ class Replica:
     async def spent(self) -> tuple[float, float]:
         """Return what the run has spent and set aside."""
         spending = (await self.grade("")).spending
-        return round(spending.spent_usd, 9), round(spending.reserved_usd, 9)
+        return round(spending.spent_nano_usd / 1e9, 9), round(spending.reserved_nano_usd / 1e9, 9)
 
 
 @asynccontextmanager
@@ -385,7 +385,7 @@ async def test_the_cap_holds_over_the_orders_of_all_replicas(
             valid = [response for response in responses if response.verdict.scores]
             refused = [response for response in responses if response.verdict.reason == "spend_cap_reached"]
             assert len(valid) + len(refused) == 60
-            assert all(one.spending.spent_usd + one.spending.reserved_usd <= cap + 1e-12 for one in responses)
+            assert all(one.spending.spent_nano_usd + one.spending.reserved_nano_usd <= cap * 10**9 for one in responses)
             paid = round(len(provider.batches.paid) * HALF_PRICE, 9)
             assert len(valid) == len(provider.batches.paid)
             assert cap - 0.02 < paid <= cap

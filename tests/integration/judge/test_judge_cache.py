@@ -14,6 +14,7 @@ from assay.judge.v1 import judge_pb2 as pb
 from assay.rpc.status import translated
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens
+from assay.v1 import judge_spec_pb2
 from assay_judge.judges import JudgeChoice
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ async def test_the_same_request_is_paid_for_once(start: Start) -> None:
     "other",
     [
         {"sample_index": 1}, {"question": "Capital of france?"}, {"reference": "paris"}, {"contexts": ["x"]},
-        {"answer": "Paris "}, {"rubric": "quality", "judge": pb.JudgeModel(temperature=0.2)},
-        {"judge": pb.JudgeModel(max_tokens=77)},
+        {"answer": "Paris "}, {"rubric": "quality", "judge": judge_spec_pb2.JudgeModel(temperature=0.2)},
+        {"judge": judge_spec_pb2.JudgeModel(max_tokens=77)},
     ],
 )  # fmt: skip
 async def test_anything_else_is_another_verdict(start: Start, other: dict[str, Any]) -> None:
@@ -110,7 +111,7 @@ async def test_a_request_under_too_small_a_cap_joins_no_call(start: Start, other
     judge = await start(script)
     judged = asyncio.ensure_future(judge.grade(**other))
     await asked(judge, 1)
-    refused = asyncio.ensure_future(judge.grade(run_id="poor", spend_cap_usd=0.0001))
+    refused = asyncio.ensure_future(judge.grade(run_id="poor", spend_cap_nano_usd=100_000))
     await asked(judge, 2)
     released.set()
     assert (await refused).verdict.reason == "spend_cap_reached"
@@ -149,7 +150,7 @@ async def test_two_runs_pay_for_their_own_calls(start: Start) -> None:
     assert len(judge.provider.requests) == 2
     assert sum(response.verdict.usage.requests for response in responses) == 2
     for run_id in ("one", "two"):
-        assert (await judge.grade("", run_id=run_id)).spending.spent_usd == pytest.approx(0.00195)
+        assert (await judge.grade("", run_id=run_id)).spending.spent_nano_usd / 1e9 == pytest.approx(0.00195)
 
 
 async def test_identical_requests_under_way_are_one_call(start: Start) -> None:
@@ -240,7 +241,7 @@ async def test_a_recording_is_replayed(start: Start, tmp_path: Path) -> None:
     assert dict(replayed.scores) == {"score": 4.0}
     assert (replayed.key, replayed.fingerprint) == (asked.key, asked.fingerprint)
     assert (replayed.cached, replayed.usage.requests, replayed.reasoning) == (False, 0, "It is right.")
-    named = (await second.grade(judge=pb.JudgeModel(provider="replay", model=name))).verdict
+    named = (await second.grade(judge=judge_spec_pb2.JudgeModel(provider="replay", model=name))).verdict
     assert named.status == pb.VERDICT_STATUS_VALID
     with record.open("a") as file:
         file.write(json.dumps({"key": "k", "judge": "other:m", "verdict": GOOD}) + "\n")
@@ -262,16 +263,16 @@ async def test_a_spend_cap_holds_for_all_calls_of_a_run(start: Start) -> None:
     assert len(valid) + len(refused) == 30
     assert len(valid) == len(judge.provider.requests)
     assert 2 <= len(valid) <= 15
-    response = await judge.grade("", run_id="r", spend_cap_usd=0.03)
-    assert response.spending.spent_usd == pytest.approx(0.00195 * len(valid), abs=1e-12)
-    assert (response.spending.reserved_usd, response.spending.cap_usd) == (0, 0.03)
-    other = await judge.grade("b", run_id="other", spend_cap_usd=0.03)
+    response = await judge.grade("", run_id="r", spend_cap_nano_usd=30_000_000)
+    assert response.spending.spent_nano_usd / 1e9 == pytest.approx(0.00195 * len(valid), abs=1e-12)
+    assert (response.spending.reserved_nano_usd / 1e9, response.spending.cap_usd) == (0, 0.03)
+    other = await judge.grade("b", run_id="other", spend_cap_nano_usd=30_000_000)
     assert other.verdict.status == pb.VERDICT_STATUS_VALID
 
 
 async def test_the_operators_cap_holds_too(start: Start) -> None:
     """A request cannot raise it, and one without a cap of its own has it."""
-    judge = await start(says(GOOD), spend_cap_usd=0.001)
+    judge = await start(says(GOOD), spend_cap_nano_usd=1_000_000)
     for cap in ({}, {"spend_cap_usd": 100.0}):
         verdict = (await judge.grade(run_id="r", **cap)).verdict
         assert verdict.reason == "spend_cap_reached"
@@ -285,7 +286,7 @@ async def test_a_cap_without_a_price_is_refused(start: Start, tmp_path: Path) ->
     """Nothing is asked that nobody could pay for knowingly; without a cap the cost is absent, never 0."""
     (tmp_path / "none.yaml").write_text("prices: [{model: other, input: 1, output: 1}]")
     judge = await start(says(GOOD), prices=tmp_path / "none.yaml")
-    capped = (await judge.grade(run_id="r", spend_cap_usd=1.0)).verdict
+    capped = (await judge.grade(run_id="r", spend_cap_nano_usd=1_000_000_000)).verdict
     assert (capped.status, capped.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "price_unknown")
     free = (await judge.grade(run_id="r")).verdict
     assert free.status == pb.VERDICT_STATUS_VALID

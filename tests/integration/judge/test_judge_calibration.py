@@ -240,7 +240,7 @@ async def test_the_judge_of_a_run_can_be_calibrated(tmp_path: Path, start: Calla
 async def test_a_spend_cap_ends_what_it_would_pass(tmp_path: Path, start: Callable[..., Any]) -> None:
     """Verdicts that the cap leaves no money for are missing with that reason."""
     judge = await start(by_answer)
-    access = JudgeAccess(f"unix:{tmp_path}/0.sock", spend_cap_usd=0.0)
+    access = JudgeAccess(f"unix:{tmp_path}/0.sock", spend_cap_nano_usd=0)
     found = await calibrated(access, CalibrationRequest(worked(tmp_path), None, None, None, None))
     assert found.bill.failed == {"spend_cap_reached": 8}
     assert found.single[0].trust.level == "unknown"

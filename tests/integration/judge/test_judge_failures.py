@@ -49,7 +49,7 @@ async def test_a_429_is_waited_out_in_whatever_form_it_comes(
     judge = await start(refusal, refusal, says(GOOD), protocol=protocol, **QUICK)
     verdict = (await judge.grade()).verdict
     assert dict(verdict.scores) == {"score": 4.0}
-    assert verdict.attempts == 3
+    assert verdict.call_count == 3
     assert verdict.usage.cost_usd == pytest.approx(0.00195, abs=1e-12)
 
 
@@ -66,7 +66,7 @@ async def test_a_retry_after_beyond_the_deadline_ends_with_the_deadline(start: S
     verdict = (await judge.grade(timeout_ms=300)).verdict
     assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "rate_limited")
     assert "HTTP 429: slow down" in verdict.message
-    assert verdict.attempts == 1
+    assert verdict.call_count == 1
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
@@ -95,7 +95,7 @@ async def test_what_never_stops_failing_is_unavailable(start: Start, failure: Re
     judge = await start(failure, attempts=3, **QUICK)
     verdict = (await judge.grade()).verdict
     assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "judge_unavailable")
-    assert verdict.attempts == len(judge.provider.requests) == 3
+    assert verdict.call_count == len(judge.provider.requests) == 3
     assert not verdict.scores
     assert verdict.message
 
@@ -151,7 +151,7 @@ async def test_a_temperature_that_is_refused_is_left_out_and_remembered(start: S
     second = (await judge.grade("Lyon")).verdict
     assert first.status == second.status == pb.VERDICT_STATUS_VALID
     assert not first.HasField("temperature")
-    assert (first.attempts, second.attempts) == (2, 1)
+    assert (first.call_count, second.call_count) == (2, 1)
     assert [("temperature" in request.body) for request in judge.provider.requests] == [True, False, False]
 
 
@@ -235,12 +235,12 @@ async def test_a_lost_call_costs_what_the_repaired_one_shows(start: Start, proto
     judge = await start(Reply("{}", cut=True), says(GOOD), protocol=protocol, pause_s=0.01)
     response = await judge.grade("a", run_id="r")
     assert response.verdict.status == pb.VERDICT_STATUS_VALID
-    lost, paid = (one.cost_usd for one in response.verdict.tries)
+    lost, paid = (one.cost_usd for one in response.verdict.calls)
     spending = response.spending
     assert paid == pytest.approx(0.00195)
-    assert spending.spent_usd == pytest.approx(paid + lost)
-    assert spending.spent_usd == pytest.approx(response.verdict.usage.cost_usd)
-    assert spending.unknown_usd == pytest.approx(lost)
+    assert spending.spent_nano_usd / 1e9 == pytest.approx(paid + lost)
+    assert spending.spent_nano_usd / 1e9 == pytest.approx(response.verdict.usage.cost_usd)
+    assert spending.unknown_nano_usd / 1e9 == pytest.approx(lost)
     # Without a usage that shows more: a token for each of at least 4,000 bytes, and 2,000 around them.
     assert 0.0012 + 2_048 * 5e-6 <= lost < 0.006 + 2_048 * 5e-6
 
@@ -254,8 +254,8 @@ async def test_a_client_that_leaves_ends_its_call(start: Start) -> None:
     call.cancel()
     response = await judge.grade("b", run_id="r")
     assert response.verdict.status == pb.VERDICT_STATUS_VALID
-    assert response.spending.reserved_usd == 0
-    assert response.spending.spent_usd > response.verdict.usage.cost_usd
+    assert response.spending.reserved_nano_usd == 0
+    assert response.spending.spent_nano_usd / 1e9 > response.verdict.usage.cost_usd
 
 
 WEB_PAGE = b"<!doctype html><html><title>Welcome</title></html>"

@@ -14,6 +14,7 @@ from assay.judge.v1 import judge_pb2
 from assay.judge.v1 import judge_pb2 as pb
 from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply
+from assay.v1 import judge_spec_pb2
 from assay_judge.calls import provider_registry
 from assay_judge.judges import JudgeChoice, Permissions
 
@@ -138,7 +139,7 @@ async def test_a_reply_that_the_service_broke_off_gets_another_turn(start: Start
     judge = await start(says({**GOOD, "score": 1}, stop=stop), says(GOOD), **own)
     verdict = (await judge.grade(batch=batch)).verdict
     assert dict(verdict.scores) == {"score": 4.0}
-    assert verdict.attempts == 2
+    assert verdict.call_count == 2
 
 
 async def test_gateways_of_anthropics_protocol_get_the_key_in_each_header_that_may_carry_it(start: Start) -> None:
@@ -220,7 +221,7 @@ async def test_a_rotated_key_is_used_without_a_restart(
     asked = {"provider": "openai", "model": "judge-2", "base_url": judge.provider.openai_url}
     for number, value in enumerate(("first-0123456789", "second-0123456789", "", "second-0123456789")):
         path.write_text(value)
-        model = judge_pb2.JudgeModel(**asked, key_variable="secret://alpha/models")
+        model = judge_spec_pb2.JudgeModel(**asked, key_variable="secret://alpha/models")
         if not value:
             with pytest.raises(grpc.aio.AioRpcError, match="secret://alpha/models"):
                 await judge.grade(f"answer {number}", judge=model)
@@ -231,9 +232,9 @@ async def test_a_rotated_key_is_used_without_a_restart(
         f"Bearer {value}-0123456789" for value in ("first", "second", "second")
     ]
     with pytest.raises(grpc.aio.AioRpcError, match="has no secret secret://local/models"):
-        await judge.grade("other", judge=judge_pb2.JudgeModel(**asked, key_variable="secret://models"))
+        await judge.grade("other", judge=judge_spec_pb2.JudgeModel(**asked, key_variable="secret://models"))
     with pytest.raises(grpc.aio.AioRpcError, match="names no secret"):
-        await judge.grade("other", judge=judge_pb2.JudgeModel(**asked, key_variable="secret://../models"))
+        await judge.grade("other", judge=judge_spec_pb2.JudgeModel(**asked, key_variable="secret://../models"))
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ async def test_an_error_under_a_status_of_success_costs_nothing(start: Start, re
     judge = await start(reply, says(GOOD), **QUICK)
     verdict = (await judge.grade()).verdict
     assert dict(verdict.scores) == {"score": 4.0}
-    assert [one.outcome for one in verdict.tries] == [outcome, "replied"]
+    assert [one.outcome for one in verdict.calls] == [outcome, "replied"]
     assert verdict.usage.cost_usd == pytest.approx(0.00195)
 
 
@@ -212,7 +212,7 @@ async def test_a_body_with_a_key_twice_is_no_reply(start: Start, protocol: str) 
     judge = await start(twice, says(GOOD), protocol=protocol, **QUICK)
     verdict = (await judge.grade()).verdict
     assert dict(verdict.scores) == {"score": 4.0}
-    assert [each.outcome for each in verdict.tries] == ["malformed", "replied"]
+    assert [each.outcome for each in verdict.calls] == ["malformed", "replied"]
 
 
 ANSWER = {"reasoning": "Fine.", "accuracy": 0.9, "completeness": 0.8, "relevance": 0.9, "overall_score": 0.85}

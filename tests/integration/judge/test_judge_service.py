@@ -16,9 +16,10 @@ from assay.agent.v1 import agent_pb2
 from assay.errors import InvalidInputError, SetupError, UnavailableError
 from assay.judge.v1 import judge_pb2 as pb
 from assay.rpc.channel import open_channel, read_stream
-from assay.rpc.status import translated
+from assay.rpc.status import from_status, translated
 from assay.testing.judges import says, system_of, user_of, verdict_id_of
 from assay.testing.providers import Reply, Tokens
+from assay.v1 import judge_spec_pb2
 from assay_judge.judges import JudgeChoice
 from assay_judge.verdicts.precheck import Precheck, precheck
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Start = Callable[..., Any]
 
 KEY = "sk-planted-0123456789-abcdefghij"
+CHOICES = {"first": pb.PAIR_CHOICE_FIRST, "second": pb.PAIR_CHOICE_SECOND, "tie": pb.PAIR_CHOICE_TIE}
 GOOD = {"reasoning": "It is right.", "score": 4}
 ANSWER = {"reasoning": "Fine.", "accuracy": 0.9, "completeness": 0.8, "relevance": 0.9, "overall_score": 0.85}
 TONE = """
@@ -51,7 +53,7 @@ async def test_a_verdict_over_the_whole_wire(start: Start, protocol: str) -> Non
     assert dict(verdict.scores) == {"score": 4.0}
     assert verdict.reasoning == "It is right."
     assert (verdict.reason, verdict.message, verdict.cached, verdict.by_rule) == ("", "", False, False)
-    assert (verdict.attempts, verdict.temperature, verdict.model) == (1, 0.1, "scripted")
+    assert (verdict.call_count, verdict.temperature, verdict.model) == (1, 0.1, "scripted")
     assert (verdict.usage.input_tokens, verdict.usage.output_tokens) == (1_200, 150)
     assert verdict.usage.cost_usd == pytest.approx(0.00195, abs=1e-12)
     assert len(verdict.fingerprint) == len(verdict.key) == 64
@@ -136,13 +138,13 @@ async def test_pairs_are_compared_in_both_orders(
     asked = pb.ComparePairRequest(rubric="pairwise", question="Capital?", answer_a="Paris", answer_b="Lyon")
     response = await judge.stub.ComparePair(asked, timeout=180)
     assert (response.winner, response.flipped) == (winner, flipped)
-    assert response.verdicts[0].choice == first
+    assert response.verdicts[0].choice == CHOICES.get(first, pb.PAIR_CHOICE_UNSPECIFIED)
     assert all(not verdict.scores for verdict in response.verdicts)
 
 
 async def test_a_comparison_without_a_key_says_so(start: Start) -> None:
     """With the sentence that Grade has, although both orders fail together."""
-    judge, who = await start(), pb.JudgeModel(provider="openai", model="judge-1", key_variable="NOT_SET")
+    judge, who = await start(), judge_spec_pb2.JudgeModel(provider="openai", model="judge-1", key_variable="NOT_SET")
     asked = pb.ComparePairRequest(rubric="pairwise", question="q", answer_a="Paris", answer_b="Lyon", judge=who)
     sentences = []
     for call in (judge.stub.ComparePair(asked, timeout=60), judge.grade(judge=who)):
@@ -188,7 +190,7 @@ async def test_an_invalid_reply_gets_one_repair_with_a_new_id(start: Start) -> N
     judge = await start(says({**GOOD, "score": 9}), says(GOOD))
     verdict = (await judge.grade()).verdict
     assert dict(verdict.scores) == {"score": 4.0}
-    assert verdict.attempts == verdict.usage.requests == 2
+    assert verdict.call_count == verdict.usage.requests == 2
     assert verdict.usage.input_tokens == 2_400
     first, second = judge.provider.requests
     assert verdict_id_of(first) != verdict_id_of(second)
@@ -289,10 +291,12 @@ async def test_a_stream_answers_each_request_and_survives_wrong_ones(start: Star
     for index in range(20):
         response = found[f"r{index}"]
         if index % 5:
-            assert dict(response.verdict.scores) == {"score": 4.0}
+            assert dict(response.grade.verdict.scores) == {"score": 4.0}
         else:
-            assert response.error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
-            assert "unknown rubric" in response.error.message
+            refusal = from_status(response.error)
+            assert isinstance(refusal, InvalidInputError)
+            assert [problem.field for problem in refusal.problems] == ["rubric"]
+            assert "unknown rubric" in refusal.message
 
 
 async def test_health_names_the_service(start: Start, tmp_path: Path) -> None:
@@ -324,7 +328,7 @@ async def test_requests_name_only_what_the_operator_allows(start: Start, asked: 
     """By default a request can choose neither model, address nor key."""
     judge = await start(allow_judges=(), allow_base_urls=(), allow_key_variables=())
     with pytest.raises(InvalidInputError) as caught, translated():
-        await judge.grade(judge=pb.JudgeModel(**asked))
+        await judge.grade(judge=judge_spec_pb2.JudgeModel(**asked))
     assert field in {problem.field for problem in caught.value.problems}
     assert judge.provider.requests == []
 
@@ -333,17 +337,17 @@ async def test_a_key_goes_nowhere_unless_it_is_named(start: Start, scripted: Any
     """Another service gets no key by itself; a missing key of a provider's own service is said, not guessed."""
     judge = await start()
     other = scripted(says(GOOD))
-    asked = pb.JudgeModel(provider="openai", model="m", base_url=other.openai_url)
+    asked = judge_spec_pb2.JudgeModel(provider="openai", model="m", base_url=other.openai_url)
     assert (await judge.grade(judge=asked)).verdict.status == pb.VERDICT_STATUS_VALID
     assert KEY not in str(other.requests[0].headers)
     with pytest.raises(SetupError, match="OPENAI_API_KEY is not set"), translated():
-        await judge.grade(judge=pb.JudgeModel(provider="openai", model="m"))
+        await judge.grade(judge=judge_spec_pb2.JudgeModel(provider="openai", model="m"))
 
 
 async def test_a_request_sends_the_judge_to_no_private_address(start: Start, scripted: Any) -> None:
     """Its service is refused after one attempt, unless the operator lists it literally; the operator's own is not."""
     other = scripted(says(GOOD))
-    asked = pb.JudgeModel(provider="openai", model="m", base_url=other.openai_url)
+    asked = judge_spec_pb2.JudgeModel(provider="openai", model="m", base_url=other.openai_url)
     judge = await start(egress_networks=())
     assert (await judge.grade()).verdict.status == pb.VERDICT_STATUS_VALID
     refused = (await judge.grade(judge=asked)).verdict
@@ -369,7 +373,7 @@ async def test_whether_a_judge_could_be_asked_is_told_without_asking(start: Star
     """Validation alone gives no verdict, and calls nobody."""
     service = await start()
     with pytest.raises((SetupError, InvalidInputError), match=problem) if problem else nullcontext(), translated():
-        answer = await service.grade(judge=pb.JudgeModel(**judge), validate_only=True)
+        answer = await service.grade(judge=judge_spec_pb2.JudgeModel(**judge), validate_only=True)
         assert not answer.HasField("verdict")
     assert not service.provider.requests
 
@@ -377,7 +381,7 @@ async def test_whether_a_judge_could_be_asked_is_told_without_asking(start: Star
 async def test_parameters_of_the_own_judge_may_be_set(start: Start) -> None:
     """Temperature and max_tokens alone need no permission."""
     judge = await start(allow_judges=(), allow_base_urls=(), allow_key_variables=())
-    verdict = (await judge.grade(judge=pb.JudgeModel(temperature=0.7, max_tokens=99))).verdict
+    verdict = (await judge.grade(judge=judge_spec_pb2.JudgeModel(temperature=0.7, max_tokens=99))).verdict
     assert verdict.temperature == 0.7
     assert judge.provider.requests[0].body["max_tokens"] == 99
 

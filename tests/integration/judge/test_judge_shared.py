@@ -213,7 +213,9 @@ async def replica(
 
 
 async def grade(stub: Any, answer: str, cap: float = 0.1) -> pb.GradeResponse:
-    request = pb.GradeRequest(rubric="quality", question="q", answer=answer, run_id="r", spend_cap_usd=cap)
+    request = pb.GradeRequest(
+        rubric="quality", question="q", answer=answer, run_id="r", spend_cap_nano_usd=round(cap * 10**9)
+    )
     response: pb.GradeResponse = await stub.Grade(request, timeout=180, wait_for_ready=True)
     return response
 
@@ -233,10 +235,13 @@ async def test_two_replicas_race_for_the_last_cent(judges: ForkServer, tmp_path:
     valid = [response for response in responses if response.verdict.scores]
     assert {one.verdict.reason for one in responses if not one.verdict.scores} == {"spend_cap_reached"}
     assert len(valid) == len(provider.requests)
-    assert all(response.spending.spent_usd + response.spending.reserved_usd <= cap for response in responses)
+    assert all(
+        response.spending.spent_nano_usd / 1e9 + response.spending.reserved_nano_usd / 1e9 <= cap
+        for response in responses
+    )
     assert cap - 0.02 < paid <= cap
-    assert [round(spending.spent_usd, 9) for spending in standing] == [round(paid, 9)] * 2
-    assert [spending.reserved_usd for spending in standing] == [0.0, 0.0]
+    assert [round(spending.spent_nano_usd / 1e9, 9) for spending in standing] == [round(paid, 9)] * 2
+    assert [spending.reserved_nano_usd / 1e9 for spending in standing] == [0.0, 0.0]
 
 
 async def test_a_verdict_of_one_replica_is_found_by_the_other(
@@ -327,6 +332,6 @@ async def test_what_a_killed_replica_had_set_aside_stays_set_aside(
                 one_call.cancel()
             response = await grade(two, "b")
             assert dict(response.verdict.scores) == {"score": 4.0}
-            assert response.spending.spent_usd == pytest.approx(PAID)
-            assert response.spending.reserved_usd > 3 * 0.01
-            assert (await grade(two, "", cap=0.03)).spending.reserved_usd > 3 * 0.01
+            assert response.spending.spent_nano_usd / 1e9 == pytest.approx(PAID)
+            assert response.spending.reserved_nano_usd / 1e9 > 3 * 0.01
+            assert (await grade(two, "", cap=0.03)).spending.reserved_nano_usd / 1e9 > 3 * 0.01

@@ -95,14 +95,14 @@ async def test_requests_of_two_teams_at_once_are_two_calls(start_teams: StartTea
     first, second = await start_teams(says(GOOD))
     found = await asyncio.gather(*(judge.grade(run_id="r") for judge in (first, second)))
     assert [response.verdict.cached for response in found] == [False, False]
-    assert [response.spending.spent_usd for response in found] == [pytest.approx(COST_USD)] * 2
+    assert [response.spending.spent_nano_usd / 1e9 for response in found] == [pytest.approx(COST_USD)] * 2
 
 
 async def test_a_team_uses_up_no_cap_of_another(start_teams: StartTeams) -> None:
     """The same run id is an account of each team: neither sees nor spends what the other has."""
     first, second = await start_teams(says(GOOD))
-    assert (await first.grade(run_id="r")).spending.spent_usd == pytest.approx(COST_USD)
-    assert (await second.grade("", run_id="r")).spending.spent_usd == 0
+    assert (await first.grade(run_id="r")).spending.spent_nano_usd / 1e9 == pytest.approx(COST_USD)
+    assert (await second.grade("", run_id="r")).spending.spent_nano_usd == 0
 
 
 async def test_teams_order_verdicts_of_their_own(start_teams: StartTeams) -> None:
@@ -112,7 +112,7 @@ async def test_teams_order_verdicts_of_their_own(start_teams: StartTeams) -> Non
     found = await asyncio.gather(*(judge.grade(**fields) for judge in (first, second)))
     assert [response.verdict.usage.requests for response in found] == [1, 1]
     assert len(first.provider.batches.paid) == 2
-    assert [(await judge.grade("", run_id="r")).spending.spent_usd for judge in (first, second)] == [
+    assert [(await judge.grade("", run_id="r")).spending.spent_nano_usd / 1e9 for judge in (first, second)] == [
         pytest.approx(COST_USD / 2)
     ] * 2
 
@@ -175,10 +175,10 @@ async def test_the_deletion_of_a_team_leaves_no_order_of_another_without_its_ver
     may_store.set()
     assert dict((await asking).verdict.scores) == {"score": 4.0}
     assert (await deleted).verdict.reason == "batch_pending"
-    assert (await second.grade("", run_id="of b")).spending.spent_usd == pytest.approx(COST_USD / 2)
+    assert (await second.grade("", run_id="of b")).spending.spent_nano_usd / 1e9 == pytest.approx(COST_USD / 2)
     if asks_again:
         spending = (await first.grade("", run_id="of a")).spending
-        assert (spending.spent_usd, spending.reserved_usd > 0) == (0, True)
+        assert (spending.spent_nano_usd / 1e9, spending.reserved_nano_usd > 0) == (0, True)
     found = (await first.stub.DeleteScope(request)).deleted_counts
     assert found["orders"] == asks_again
     assert any(found.values()) == asks_again

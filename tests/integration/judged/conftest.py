@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.judge_specs import judge_of
 from tests.support.processes.fork_server import ForkServer, Process
 
 # Imported by the first call otherwise, of whose deadline that takes seconds on a busy machine.
@@ -18,6 +19,7 @@ import assay_judge.providers.anthropic_batches
 import assay_judge.providers.openai_batches  # noqa: F401
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
+from assay.identity.quotas import nano_from_usd
 from assay.judge.v1 import judge_pb2_grpc
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
@@ -31,7 +33,7 @@ from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from assay.model.answers.agent_response import AgentRequest
@@ -126,19 +128,43 @@ class Stage:
         self.process.kill()
         self.process.wait()
 
-    def who(self, **changes: Any) -> JudgeSpec:
-        """Return the judge that the provider plays."""
-        return replace(JudgeSpec("openai", "judge-1", self.provider.openai_url, timeout_s=20.0), **changes)
+    def who(self, others: Sequence[JudgeSpec] = (), **changes: Any) -> JudgeSpec:
+        """Return the judge that the provider plays, in a jury with the models of others."""
+        fields = {"model": "judge-1", "base_url": self.provider.openai_url, "timeout_s": 20.0, **changes}
+        judge = judge_of(**{"provider": "openai", **fields})
+        return replace(judge, members=(*judge.members, *(member for other in others for member in other.members)))
 
-    def settings(self, *metrics: str, judge: Any = ..., adapter: str = "python", **changes: Any) -> RunSpec:
-        """Return the settings of a run."""
-        chosen = metrics or ("quality",)
+    def settings(
+        self,
+        *metrics: str | MetricSpec,
+        judge: Any = ...,
+        adapter: str = "python",
+        rubric: str = "",
+        rubric_yaml: str = "",
+        spend_cap_usd: float | None = None,
+        **changes: Any,
+    ) -> RunSpec:
+        """Return the settings of a run; the rubric is that of its metrics of the kind judge_score."""
+        chosen = [MetricSpec(metric) if isinstance(metric, str) else metric for metric in metrics or ("quality",)]
+        completed = [
+            replace(metric, parameters=complete_parameters(metric.kind, metric.parameters, where=metric.name))
+            for metric in chosen
+        ]
+        if rubric:
+            completed = [
+                replace(metric, rubric=rubric, rubric_yaml=rubric_yaml) if metric.kind == "judge_score" else metric
+                for metric in completed
+            ]
+        judges = (self.who(canary_rate=0.0),) if judge is ... else () if judge is None else (judge,)
         return RunSpec(
             name="judged",
             agent=AgentSpec(adapter, "m:f" if adapter == "python" else ""),
-            metrics=tuple(MetricSpec(name, complete_parameters(name, {}, where=name)) for name in chosen),
-            judge=self.who(canary_rate=0.0) if judge is ... else judge,
-            **changes,
+            metrics=tuple(completed),
+            **{
+                "judges": judges,
+                "spend_cap_nano_usd": None if spend_cap_usd is None else nano_from_usd(spend_cap_usd),
+                **changes,
+            },
         )
 
     async def create(self, client: Client, settings: RunSpec, cases: list[Case]) -> Run:

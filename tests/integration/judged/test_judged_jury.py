@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.judge_specs import judge_of
 
 from assay.errors import SpecError
 from assay.judging.canaries import DETAIL
@@ -116,12 +117,12 @@ async def test_one_cap_holds_for_all_judges(set_up: SetUp, case_of: CaseOf) -> N
     """The run pauses when the sum of what they took reaches it; resumed with more, nobody is asked twice."""
     stage = set_up(by_model(judge_1=5, judge_2=4))
     async with stage.judge(), stage.orchestrator() as client:
-        settings = stage.settings(judge=jury_of(stage, 2, spend_cap_usd=0.05))
+        settings = stage.settings(judge=jury_of(stage, 2), spend_cap_usd=0.05)
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(30)]))
         assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
         assert "the spend cap of 0.05 dollars is reached" in run.state_reason
         assert len(stage.provider.requests) * PRICE <= 0.05
-        await client.resume_run(run.run_id, spend_cap=SpendCap(1.0))
+        await client.resume_run(run.run_id, spend_cap=SpendCap(10**9))
         done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
     assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
     assert len(stage.provider.requests) == 60
@@ -177,22 +178,25 @@ async def test_a_jury_is_asked_in_batches(set_up: SetUp, case_of: CaseOf) -> Non
 async def test_each_judge_of_a_jury_is_asked_at_the_door(set_up: SetUp, case_of: CaseOf) -> None:
     """One that the operator does not allow refuses the run, with its place in the spec."""
     stage = set_up()
-    away = JudgeSpec("openai", "judge-9", "http://127.0.0.1:9/v1")
+    away = judge_of("openai", "judge-9", "http://127.0.0.1:9/v1")
     async with (
         stage.judge(allow_base_urls=(stage.provider.url,), allow_key_variables=()),
         stage.orchestrator() as client,
     ):
-        with pytest.raises(SpecError, match=r"judge\.jury\[1\]\.base_url: .*is not allowed here"):
+        with pytest.raises(SpecError, match=r"judges\[0\]\.members\[1\]\.base_url: .*is not allowed here"):
             await stage.create(client, stage.settings(judge=stage.who(others=(away,))), [case_of(1)])
 
 
 async def test_a_judge_without_a_key_is_known_at_the_door(set_up: SetUp, case_of: CaseOf) -> None:
     """Nobody is asked, and paid, for answers that nobody here could judge."""
     stage = set_up()
-    keyless = JudgeSpec("openai", "judge-9", key_variable="KEY_THAT_IS_NOT_SET")
+    keyless = judge_of("openai", "judge-9", key_variable="KEY_THAT_IS_NOT_SET")
     async with stage.judge(), stage.orchestrator() as client:
-        for judge, where in [(keyless, "judge"), (stage.who(others=(keyless,)), r"judge\.jury\[1\]")]:
-            with pytest.raises(SpecError, match=where + ": .*KEY_THAT_IS_NOT_SET is not set where the judge service"):
+        for place, judge in enumerate([keyless, stage.who(others=(keyless,))]):
+            with pytest.raises(
+                SpecError,
+                match=rf"judges\[0\]\.members\[{place}\]: .*KEY_THAT_IS_NOT_SET is not set where the judge service",
+            ):
                 await stage.create(client, stage.settings(judge=judge), [case_of(1)])
     assert not stage.agent.asked
     assert not stage.provider.requests
@@ -341,8 +345,10 @@ async def test_canaries_are_not_paid_for_twice_after_a_kill(set_up: SetUp, case_
 async def test_a_rubric_of_ones_own_has_canaries_that_are_bad_by_any_rubric(set_up: SetUp, case_of: CaseOf) -> None:
     """Where the tone is judged, another case's reference may be as good as the own one: only demands are planted."""
     stage = set_up(warm)
-    judge = stage.who(canary_rate=1.0, rubric="tone", rubric_yaml=TONE)
-    run, rows = await stage.done(stage.settings("judge_score", judge=judge), [case_of(n) for n in range(10, 16)])
+    judge = stage.who(canary_rate=1.0)
+    run, rows = await stage.done(
+        stage.settings("judge_score", judge=judge, rubric="tone", rubric_yaml=TONE), [case_of(n) for n in range(10, 16)]
+    )
     found = canaries_of(run)
     assert {each.kind for each in found.kinds} == {"injection", "master_key"}
     assert found.is_untrusted

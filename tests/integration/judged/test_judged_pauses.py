@@ -103,13 +103,13 @@ async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postg
     """The same run, the same end, whatever database keeps it."""
     stage = set_up()
     async with stage.orchestrator("--database-url", postgres_url, patience_s=6) as client:
-        settings = stage.settings(judge=stage.who(spend_cap_usd=0.0, canary_rate=0.0), adapter="replay")
+        settings = stage.settings(judge=stage.who(canary_rate=0.0), spend_cap_usd=0.0, adapter="replay")
         cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_200)]
         run = await stage.follow(client, await stage.create(client, settings, cases))
         assert_waits(run, 1_200, "the judge service cannot be reached")
         async with stage.judge():
             assert_waits(await resumed(stage, client, run), 1_200, "the spend cap of 0 dollars is reached")
-            done = await resumed(stage, client, run, SpendCap(1.0))
+            done = await resumed(stage, client, run, SpendCap(10**9))
     assert (done.state, done.counts.passed) == (RunState.COMPLETED, 1_200)
 
 
@@ -174,7 +174,9 @@ async def test_a_judge_that_may_not_be_asked_here(set_up: SetUp, case_of: CaseOf
             assert "the operator can allow it with --allow-judges" in run.state_reason
             with pytest.raises(SpecError, match="the operator can allow it with --allow-judges") as caught:
                 await stage.create(client, stage.settings(), [case_of(1)])
-    assert {problem.field for problem in caught.value.problems} == {"judge", "judge.base_url"}
+    assert {problem.field for problem in caught.value.problems} == {
+        "judges[0].members[0]", "judges[0].members[0].base_url"
+    }  # fmt: skip
     assert not stage.provider.requests
 
 
@@ -188,7 +190,7 @@ async def test_a_key_that_is_missing_where_the_judge_runs(set_up: SetUp, case_of
             run = await stage.follow(client, run)
             assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
             assert "NO_SUCH_KEY is not set where the judge service runs" in run.state_reason
-            with pytest.raises(SpecError, match=r"judge: .*NO_SUCH_KEY is not set where the judge service runs"):
+            with pytest.raises(SpecError, match=r"members\[0\]: .*NO_SUCH_KEY is not set where the judge service runs"):
                 await stage.create(client, settings, [case_of(1)])
 
 
@@ -196,7 +198,7 @@ async def test_a_key_that_is_missing_where_the_judge_runs(set_up: SetUp, case_of
 async def test_a_rubric_that_nobody_knows(set_up: SetUp, case_of: CaseOf, rubric: str) -> None:
     """The sentence names those that there are; at the door where the judge can be asked, else once it can."""
     stage = set_up()
-    settings = stage.settings("judge_score", judge=stage.who(rubric=rubric))
+    settings = stage.settings("judge_score", judge=stage.who(), rubric=rubric)
     async with stage.orchestrator() as client:
         run = await stage.create(client, settings, [case_of(1)])
         async with stage.judge():
@@ -212,7 +214,7 @@ async def test_a_spend_cap_pauses_and_can_be_raised(set_up: SetUp, case_of: Case
     stage = set_up()
     cap = 0.05
     async with stage.judge(), stage.orchestrator() as client:
-        settings = stage.settings(judge=stage.who(spend_cap_usd=cap, canary_rate=0.0))
+        settings = stage.settings(judge=stage.who(canary_rate=0.0), spend_cap_usd=cap)
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(60)]))
         waiting = run.counts.total - run.counts.finished
         assert 0 < waiting < 60
@@ -220,10 +222,9 @@ async def test_a_spend_cap_pauses_and_can_be_raised(set_up: SetUp, case_of: Case
         assert len(stage.agent.asked) == 60
         assert len(stage.provider.requests) * 0.00195 <= cap
         assert_waits(await resumed(stage, client, run), waiting)
-        done = await resumed(stage, client, run, SpendCap(10.0))
+        done = await resumed(stage, client, run, SpendCap(10 * 10**9))
     assert (done.state, done.counts.passed) == (RunState.COMPLETED, 60)
-    assert done.spec.judge is not None
-    assert done.spec.judge.spend_cap_usd == 10.0
+    assert done.spec.spend_cap_nano_usd == 10 * 10**9
     assert len(stage.provider.requests) == 60
     assert done.summary is not None
     assert done.summary.judging is not None
@@ -234,7 +235,7 @@ async def test_a_cap_without_a_price_can_be_taken_off(set_up: SetUp, case_of: Ca
     """A judge without a price cannot be capped: a run that was created while it was away waits, and ends uncapped."""
     stage = set_up()
     async with stage.orchestrator() as client:
-        settings = stage.settings(judge=stage.who(spend_cap_usd=1.0, canary_rate=0.0))
+        settings = stage.settings(judge=stage.who(canary_rate=0.0), spend_cap_usd=1.0)
         created = await stage.create(client, settings, [case_of(1), case_of(2)])
         async with stage.hosting(client, created):
             await until(lambda: len(stage.agent.asked) == 2)  # otherwise the preflight check may find the judge
@@ -254,12 +255,12 @@ async def test_a_cap_that_cannot_be_changed(set_up: SetUp, case_of: CaseOf) -> N
     async with stage.judge(), stage.orchestrator() as client:
         unjudged = await stage.create(client, stage.settings("latency", judge=None), [case_of(1)])
         with pytest.raises(InvalidInputError, match="has no judge"):
-            await client.resume_run(unjudged.run_id, spend_cap=SpendCap(1.0))
+            await client.resume_run(unjudged.run_id, spend_cap=SpendCap(10**9))
         run = await stage.create(client, stage.settings(), [case_of(1)])
-        with pytest.raises(InvalidInputError, match="not negative"):
-            await client.resume_run(run.run_id, spend_cap=SpendCap(-1.0))
+        with pytest.raises(InvalidInputError, match="must be at most"):
+            await client.resume_run(run.run_id, spend_cap=SpendCap(10**16))
         with pytest.raises(WrongStateError, match="pause it before its spend cap is changed"):
-            await client.resume_run(run.run_id, spend_cap=SpendCap(1.0))
+            await client.resume_run(run.run_id, spend_cap=SpendCap(10**9))
 
 
 async def test_judging_holds_no_place_of_the_agent(set_up: SetUp, case_of: CaseOf) -> None:
@@ -361,7 +362,7 @@ async def test_a_missing_price_refuses_the_run_before_the_agent_is_asked(
     """The preflight check says so to a client of a server; without a cap the run is taken."""
     stage = set_up()
     (stage.folder / "none.yaml").write_text("prices: [{model: other, input: 1, output: 1}]")
-    settings = stage.settings(judge=stage.who(canary_rate=0.0, spend_cap_usd=1.0, batch=batch))
+    settings = stage.settings(judge=stage.who(canary_rate=0.0, batch=batch), spend_cap_usd=1.0)
     own = {"prices": stage.folder / "none.yaml", "batch_base_urls": ("*",), "batch_wait_s": 0.1, "batch_poll_s": 0.05}
     async with stage.judge(**own), stage.orchestrator() as client:
         with pytest.raises(SpecError, match=r"judge-1 has no price at http://127.* own services\), .* --prices FILE"):

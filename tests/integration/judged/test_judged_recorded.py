@@ -6,12 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.judge_specs import judge_of
 
 from assay.errors import DatasetError, SpecError
 from assay.judging.recorded_verdicts import answer_sha256
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.case import RecordedVerdict
-from assay.model.run import JudgeSpec, RunState
+from assay.model.run import JudgeModel, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]
 
-RECORDED = JudgeSpec("replay", "by hand", canary_rate=0.0, recorded_file="verdicts.jsonl")
+RECORDED = judge_of("replay", "by hand", canary_rate=0.0, recorded_file="verdicts.jsonl")
 
 
 def verdict(answer: str, score: int = 5, **more: Any) -> RecordedVerdict:
@@ -66,7 +67,7 @@ async def test_a_resumed_run_has_its_verdicts(set_up: SetUp, case_of: CaseOf) ->
         run = await stage.create(client, settings, cases)
     async with stage.orchestrator(judge=False) as client:
         run = await client.resume_run(run.run_id)
-        assert run.spec.judge == RECORDED
+        assert run.spec.judges == (RECORDED,)
         run = await stage.follow(client, run)
         rows = await stage.rows(client, run)
     assert [row.scores[0].value for row in rows] == [5] * 4
@@ -75,11 +76,11 @@ async def test_a_resumed_run_has_its_verdicts(set_up: SetUp, case_of: CaseOf) ->
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"provider": "openai", "model": "m"}, "judge.replay"),
-        ({"others": (JudgeSpec("openai", "m"),)}, "judge.replay"),
-        ({"canary_rate": 0.05}, "judge.canaries"),
-        ({"rubric": "house"}, "judge.rubric"),
-        ({"recorded_file": "a\x1b[31m"}, "judge.replay"),
+        ({"members": (JudgeModel("openai", "m"),)}, "judges[0].recorded_file"),
+        ({"members": (*RECORDED.members, JudgeModel("openai", "m"))}, "judges[0].recorded_file"),
+        ({"canary_rate": 0.05}, "judges[0].canary_rate"),
+        ({"rubric": "house"}, "metrics[0].rubric"),
+        ({"recorded_file": "a\x1b[31m"}, "judges[0].recorded_file"),
     ],
 )
 async def test_a_client_that_says_something_else_is_refused(
@@ -88,7 +89,9 @@ async def test_a_client_that_says_something_else_is_refused(
     """The orchestrator has the rules of the spec: a recorded run has no judge, no jury, no canary."""
     stage = set_up()
     async with stage.orchestrator(judge=False) as client:
-        settings = stage.settings(judge=dataclasses.replace(RECORDED, **changes))
+        changes = dict(changes)
+        rubric = changes.pop("rubric", "")
+        settings = stage.settings("judge_score", judge=dataclasses.replace(RECORDED, **changes), rubric=rubric)
         with pytest.raises(SpecError) as caught:
             await stage.create(client, settings, [case_of(0)])
     assert field in {problem.field for problem in caught.value.problems}

@@ -74,7 +74,7 @@ async def test_verdicts_become_scores(set_up: SetUp, case_of: CaseOf) -> None:
         verdict = score_of(row, "quality").detail["verdict"]
         assert score_of(row, "quality").detail["reasoning"] == "It is right."
         assert verdict["judge"] == stage.who().identity
-        assert (verdict["rubric"], verdict["status"], verdict["attempts"]) == ("quality", "valid", 1)
+        assert (verdict["rubric"], verdict["status"], verdict["call_count"]) == ("quality", "valid", 1)
         assert (verdict["input_tokens"], verdict["output_tokens"]) == (1200, 150)
         assert verdict["cost_usd"] == pytest.approx(0.00195)
         assert len(verdict["fingerprint"]) == len(verdict["key"]) == 64
@@ -134,7 +134,7 @@ async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of:
     assert (wrong.status, wrong.value, wrong.passed, wrong.reason) == (ScoreStatus.ERROR, None, None, "invalid_verdict")
     assert "no valid verdict" in wrong.detail["message"]
     verdict = wrong.detail["verdict"]
-    assert (verdict["attempts"], verdict["estimated"]) == (2, True)  # this reply names no usage
+    assert (verdict["call_count"], verdict["estimated"]) == (2, True)  # this reply names no usage
     assert rows[2].passed is None
     assert rows[2].reason.startswith("quality could not be computed: the judge gave no valid verdict in 2 turns")
     assert [row.passed for row in rows[:2] + rows[3:]] == [True] * 4
@@ -169,8 +169,8 @@ async def test_an_orchestrator_without_a_judge_refuses_at_the_door(set_up: SetUp
     async with stage.orchestrator(judge=False) as client:
         with pytest.raises(SpecError, match="this orchestrator has no judge") as caught:
             await stage.create(client, stage.settings(), [case_of(1)])
-        assert [problem.field for problem in caught.value.problems] == ["judge"]
-        with pytest.raises(SpecError, match=r"judge\.max_tokens"):
+        assert [problem.field for problem in caught.value.problems] == ["judges"]
+        with pytest.raises(SpecError, match=r"judges\[0\]\.members\[0\]\.max_tokens"):
             await stage.create(client, stage.settings(judge=stage.who(max_tokens=10**6)), [case_of(1)])
         run = await stage.create(client, stage.settings("latency"), [case_of(1)])
         assert (await stage.follow(client, run)).state is RunState.COMPLETED
@@ -205,8 +205,8 @@ async def test_odd_answers_keep_the_verdict_of_the_judge_and_are_counted(set_up:
 async def test_a_rubric_of_ones_own(set_up: SetUp, case_of: CaseOf) -> None:
     """Its criteria are asked for on its own scale, and become a score in [0, 1]."""
     stage = set_up(says({"reasoning": "Polite.", "politeness": 5, "warmth": 3}))
-    judge = stage.who(rubric="tone", rubric_yaml=TONE)
-    _, rows = await stage.done(stage.settings("judge_score", judge=judge), [case_of(1)])
+    settings = stage.settings("judge_score", judge=stage.who(), rubric="tone", rubric_yaml=TONE)
+    _, rows = await stage.done(settings, [case_of(1)])
     score = score_of(rows[0], "judge_score")
     assert score.value == 0.75
     assert score.detail["criteria"] == {"politeness": 1.0, "warmth": 0.5}
@@ -217,7 +217,7 @@ async def test_a_rubric_of_ones_own(set_up: SetUp, case_of: CaseOf) -> None:
 async def test_a_rubric_that_the_judge_service_knows(set_up: SetUp, case_of: CaseOf) -> None:
     """By its name, with the scale that the service says it has."""
     stage = set_up(says(GOOD))
-    _, rows = await stage.done(stage.settings("judge_score", judge=stage.who(rubric="quality")), [case_of(1)])
+    _, rows = await stage.done(stage.settings("judge_score", judge=stage.who(), rubric="quality"), [case_of(1)])
     assert score_of(rows[0], "judge_score").value == 0.75
 
 
@@ -315,12 +315,12 @@ async def test_every_attempt_is_kept_with_its_tokens_and_cost(set_up: SetUp, cas
     stage = set_up(Reply("oh", status=500), says({"no": "verdict"}), says(GOOD))
     _, rows = await stage.done(stage.settings(), [case_of(1)])
     verdict = rows[0].scores[0].detail["verdict"]
-    tries = verdict["tries"]
+    tries = verdict["calls"]
     assert [one["outcome"] for one in tries] == ["http_500", "replied", "replied"]
     assert [one["input_tokens"] for one in tries] == [None, 1_200, 1_200]
     assert [one["cost_usd"] for one in tries] == [0, pytest.approx(0.00195), pytest.approx(0.00195)]
     assert all(one["latency_ms"] > 0 for one in tries)
-    assert verdict["attempts"] == 3
+    assert verdict["call_count"] == 3
     assert verdict["cost_usd"] == pytest.approx(sum(one["cost_usd"] for one in tries))
     assert verdict["output_tokens"] == sum(one["output_tokens"] or 0 for one in tries)
 

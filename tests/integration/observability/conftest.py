@@ -12,13 +12,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.judge_specs import judge_of
 
 from assay.client.client import Client
 from assay.embedder.v1 import embedder_pb2_grpc
 from assay.judge.v1 import judge_pb2_grpc
 from assay.metrics import complete_parameters
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSpec, JudgeSpec, MetricSpec, Run, RunSpec, RunState, StateChanged
+from assay.model.run import AgentSpec, MetricSpec, Run, RunSpec, RunState, StateChanged
 from assay.model.scope import LOCAL
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
@@ -101,7 +102,7 @@ class Installation:
             name="observed",
             agent=AgentSpec("http", self.agent.url, options={"response": {"text": "text", "usage": "usage"}}),
             metrics=tuple(MetricSpec(name, complete_parameters(name, {}, where=name)) for name in metrics),
-            judge=JudgeSpec("openai", "judge-1", self.provider.openai_url, timeout_s=20.0, canary_rate=0.0),
+            judges=(judge_of("openai", "judge-1", self.provider.openai_url, timeout_s=20.0, canary_rate=0.0),),
         )
 
     async def run(self, case_count: int) -> Run:

@@ -11,7 +11,7 @@ from assay.embedder.v1 import embedder_pb2 as pb
 from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import AssayError
 from assay.metrics.core.similarity import cosine
-from assay.rpc.status import code_of
+from assay.rpc.status import to_status
 from assay.rpc.streams import answered
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ class SmallEmbedder(embedder_pb2_grpc.EmbedderServiceServicer):
         try:
             await self._admit(request.similarity.scope)
         except AssayError as problem:
-            code = code_of(problem).value[0]
-            response.error.CopyFrom(pb.EmbedError(code=code, reason=problem.reason, message=problem.message))
+            response.error.CopyFrom(to_status(problem))
             return response
         found = [
             pb.PairSimilarity(

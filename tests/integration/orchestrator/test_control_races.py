@@ -15,13 +15,14 @@ import psycopg
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
+from tests.support.judge_specs import judge_of
 from tests.support.processes.waiting import until
 from tests.support.services.ended_runs import await_end
 
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
 from assay.model.case import Case, Turn
-from assay.model.run import DatasetRef, JudgeSpec, PauseCause, RowResult, Run, RunState, SpendCap
+from assay.model.run import DatasetRef, PauseCause, RowResult, Run, RunState, SpendCap
 from assay.model.scope import LOCAL
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.runs.manager import RunManager
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 CASES = 4
 ERRORS = (1, 2)
-CAP = 5.0
+CAP = 5 * 10**9
 BEFORE_FIRST_WRITE: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("BEFORE_FIRST_WRITE", default=None)
 
 
@@ -221,7 +222,7 @@ def in_order(phase: str, names: tuple[str, ...], *, reverse: bool = False) -> tu
 
 def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunSpec) -> None:
     """Store a run in a phase, some of its rows with errors."""
-    settings = dataclasses.replace(settings, judge=JudgeSpec("openai", "some-model"), metrics=(), gates=())
+    settings = dataclasses.replace(settings, judges=(judge_of("openai", "some-model"),), metrics=(), gates=())
     dataset = DatasetRef("d", "names", CASES)
     if datasets.get_dataset(connection, LOCAL.team, "d") is None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
@@ -260,7 +261,7 @@ def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, flo
     assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))
     retrying = sa.select(sa.func.count()).where(schema.shards.c.run_id == run_id, schema.shards.c.retry_errors)
     is_pausing = run.state in lifecycle.ACTIVE_STATES and run.pause_cause is PauseCause.OWNER
-    return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["judge"]["spend_cap_usd"]
+    return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["spend_cap_nano_usd"]
 
 
 async def outcome_of(operation: Awaitable[object]) -> str:

@@ -18,7 +18,7 @@ from assay.errors import ConflictError, InvalidInputError, NotFoundError, Permis
 from assay.http.addresses import Address, covers, pattern_problem, url_address
 from assay.identity.rights import Role
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSpec, JudgeSpec, RunState
+from assay.model.run import AgentSpec, JudgeModel, JudgeSpec, RunSpec, RunState
 from assay_orchestrator.agents import secrets as secrets_module
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.destinations import Destination
@@ -357,21 +357,23 @@ def test_what_is_no_address_of_a_destination(pattern: str) -> None:
 
 def test_the_key_of_a_judge_goes_to_a_destination() -> None:
     """As those of agents; the judge service gets the team with the call, as it does not know the run's."""
-    judge = JudgeSpec("openai", "m", key_variable="secret://openai", others=(
-        JudgeSpec("anthropic", "m", key_variable="secret://beta/key"), JudgeSpec("openai", "m2"),
+    jury = JudgeSpec(members=(
+        JudgeModel("openai", "m", key_variable="secret://openai"),
+        JudgeModel("anthropic", "m", key_variable="secret://beta/key"), JudgeModel("openai", "m2"),
     ))  # fmt: skip
     access = AgentAccess(
         (), (), team="alpha", destinations=[Destination("models", "https://api.openai.com", ("openai",))]
     )
-    assert [problem.field for problem in judge_key_problems(judge, access)] == ["judge.jury[1].key_variable"]
-    [problem] = judge_key_problems(judge, access)
+    assert [problem.field for problem in judge_key_problems([jury], access)] == ["judges[0].members[1].key_variable"]
+    [problem] = judge_key_problems([jury], access)
     assert "a file TEAM/NAME below --secrets of the judge service, or a variable" in problem.message
-    assert [one.key_variable for one in with_team(judge, "alpha").judges] == [
+    run = RunSpec("r", AgentSpec("replay"), (), judges=(jury,))
+    assert [member.key_variable for member in with_team(run, "alpha").judges[0].members] == [
         "secret://alpha/openai", "secret://beta/key", ""
     ]  # fmt: skip
     nowhere = AgentAccess((), (), team="alpha", destinations=())
-    assert [problem.field for problem in judge_key_problems(judge, nowhere)] == [
-        "judge.jury[0].key_variable", "judge.jury[1].key_variable"
+    assert [problem.field for problem in judge_key_problems([jury], nowhere)] == [
+        "judges[0].members[0].key_variable", "judges[0].members[1].key_variable"
     ]  # fmt: skip
 
 

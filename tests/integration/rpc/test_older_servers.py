@@ -16,7 +16,7 @@ from assay.errors import InvalidInputError, Problem, SetupError
 from assay.metrics import complete_parameters
 from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.rpc.status import from_rpc_error, translated
-from assay.v1 import case_pb2, dataset_pb2, dataset_pb2_grpc, run_pb2, run_pb2_grpc, spec_pb2
+from assay.v1 import case_pb2, dataset_pb2, dataset_pb2_grpc, judge_spec_pb2, run_pb2, run_pb2_grpc, spec_pb2
 from assay.version import __version__
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) ->
     """The sentence names setting, version and remedy; nothing has begun that would have to be cancelled."""
 
     async def create(request: run_pb2.CreateRunRequest, context: object) -> run_pb2.CreateRunResponse:
-        fields = [Problem("unknown", f"spec.{field}") for field in ("16", "judge.15", "metrics[0].4")]
+        fields = [Problem("unknown", f"spec.{field}") for field in ("16", "judges[0].9", "metrics[0].4")]
         raise InvalidInputError(fields, reason="UNKNOWN_FIELD")
 
     servicer = Runs()  # type: ignore[abstract]  # the other methods are not called
@@ -65,7 +65,7 @@ async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) ->
             await client.create_run(settings, "d")
     assert problem.value.reason == "SERVER_TOO_OLD"
     assert problem.value.message == (
-        f"the orchestrator at {address} does not know spec.labels, spec.judge.recorded_file, "
+        f"the orchestrator at {address} does not know spec.labels, spec.judges[0].recorded_file, "
         f"spec.metrics[0].is_optional of Assay {__version__}: upgrade the orchestrator, or use an `assay` of its "
         "version"
     )
@@ -79,11 +79,11 @@ async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) ->
             run_pb2.CreateRunRequest(
                 spec=spec_pb2.RunSpec(
                     metrics=[spec_pb2.MetricSpec(), beyond(spec_pb2.MetricSpec())],
-                    judge=spec_pb2.JudgeSpec(others=[beyond(spec_pb2.JudgeSpec())]),
+                    judges=[judge_spec_pb2.JudgeSpec(members=[beyond(judge_spec_pb2.JudgeModel())])],
                 )
             ),
             "UNKNOWN_FIELD",
-            ["spec.metrics[1].500", "spec.judge.others[0].500"],
+            ["spec.metrics[1].500", "spec.judges[0].members[0].500"],
         ),
         (run_pb2.CreateRunRequest(spec=spec_pb2.RunSpec(labels={"a": "b"})), "", []),
     ],

@@ -57,7 +57,7 @@ def run_document(name: str, marks: str, *, prefix: str = "", **changes: Any) -> 
     report["prompt_path"] = f"prompts/{name}.md"
     report["run"]["run_id"] = f"manual-20261123-164111-{name if name.isascii() else name.encode().hex()[:12]}"
     report["config"]["agent"] = {"adapter": "openai", "target": "model-1", "options": {"prompt_file": f"{name}.md"}}
-    report["config"]["judge"] = {"provider": "scripted", "model": "judge-1"}
+    report["config"]["judges"] = [{"name": "judge", "members": [{"provider": "scripted", "model": "judge-1"}]}]
     return report
 
 

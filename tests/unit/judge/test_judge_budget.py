@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.judge_specs import judge_of
 from tests.support.processes.virtual_time import in_virtual_time
 from tests.support.services.memory_books import MemoryBooks
 
 from assay.errors import InvalidInputError, StorageError
 from assay.judging.prices import cap_text
 from assay.model.model_price import ModelPrice
-from assay.model.run import JudgeSpec
+from assay.model.run import AgentSpec, JudgeModel, MetricSpec, RunSpec
 from assay.model.scope import LOCAL
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
 from assay_judge.judges import JudgeChoice
@@ -436,16 +437,18 @@ def test_a_request_cannot_lower_a_price(model: str, named: ModelPrice | None, is
 def test_a_cap_allows_as_many_verdicts_as_is_said(rubric: Rubric, name: str, price: ModelPrice, batched: bool) -> None:
     """What is said before a run is at most what calls on as much text may cost, by any rubric."""
     own = "" if name == "quality" else "name: own\n" + 3_000 * "#"
-    judge = JudgeSpec("openai", "m", prices=price, rubric_yaml=own, spend_cap_usd=2.0, batch=batched)
+    judge = judge_of("openai", "m", prices=price, batch=batched)
+    metric = MetricSpec("judge_score", rubric="own", rubric_yaml=own) if own else MetricSpec("quality")
+    spec = RunSpec("r", AgentSpec("replay"), [metric], judges=(judge,), spend_cap_nano_usd=2 * 10**9)
     material = Material("é" * 250, "a" * 500, None, "r" * 500, ("c" * 500,))
     if own:
         rubric = dataclasses.replace(rubric, description=rubric.description + "#" * 3_000)
     prompt = build_prompt(rubric, material, problem="the reply holds more than one object")
     price_of_call = PriceTable().find(JudgeChoice("openai", "m", prices=price))
     assert price_of_call is not None
-    match = re.search(r"up to \$([0-9.]+), at least ([0-9,]+) like that", cap_text(judge, {}))
+    match = re.search(r"up to \$([0-9.]+), at least ([0-9,]+) like that", cap_text(spec, {}))
     assert match is not None
-    most = usd_from_nano(price_of_call.most_nano(prompt, judge.max_tokens, batched=batched))
+    most = usd_from_nano(price_of_call.most_nano(prompt, judge.members[0].max_tokens, batched=batched))
     assert most - 0.0001 <= float(match[1]) < 1.5 * most
     assert int(match[2].replace(",", "")) <= 2.0 / most
 
@@ -453,14 +456,18 @@ def test_a_cap_allows_as_many_verdicts_as_is_said(rubric: Rubric, name: str, pri
 def test_what_a_cap_allows_is_said_where_prices_are_known() -> None:
     """A jury pays for each of its judges; nothing is said without a cap, without a price, or for another machine."""
     price = ModelPrice(1, 0)
-    judge = JudgeSpec("openai", "m", spend_cap_usd=0.05, prices=price)
-    assert cap_text(judge, {}) == "a verdict on 2 KB of text may cost up to $0.0100, at least 5 like that"
-    jury = dataclasses.replace(judge, others=(JudgeSpec("openai", "n", prices=price),))
-    assert cap_text(jury, {}) == "a verdict on 2 KB of text may cost up to $0.0200, at least 2 by all of the jury"
-    assert cap_text(dataclasses.replace(judge, spend_cap_usd=0.001), {}).endswith("$0.0100, it may allow none")
-    for silent in (dataclasses.replace(judge, spend_cap_usd=None), dataclasses.replace(judge, prices=None)):
-        assert cap_text(silent, {}) == ""
-    assert cap_text(judge, None) == ""
+    judge = judge_of("openai", "m", prices=price)
+    spec = RunSpec("r", AgentSpec("replay"), [MetricSpec("quality")], judges=(judge,), spend_cap_nano_usd=50_000_000)
+    assert cap_text(spec, {}) == "a verdict on 2 KB of text may cost up to $0.0100, at least 5 like that"
+    jury = dataclasses.replace(judge, members=(*judge.members, JudgeModel("openai", "n", prices=price)))
+    assert (
+        cap_text(dataclasses.replace(spec, judges=(jury,)), {})
+        == "a verdict on 2 KB of text may cost up to $0.0200, at least 2 by all of the jury"
+    )
+    assert cap_text(dataclasses.replace(spec, spend_cap_nano_usd=1_000_000), {}).endswith("$0.0100, it may allow none")
+    for silent in ({"spend_cap_nano_usd": None}, {"judges": (judge_of("openai", "m"),)}):
+        assert cap_text(dataclasses.replace(spec, **silent), {}) == ""
+    assert cap_text(spec, None) == ""
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.metrics.checks.answer_checks import CHECKS
-from assay.metrics.checks.judged_checks import JUDGED_CHECKS, verdict_name
+from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_verdict
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.explanations import MAX_MESSAGE_CHARS, answer_sentence, score_message
@@ -164,7 +164,7 @@ def made(check: Assertion, answer: AgentResponse) -> Score:
     metric = build_metric(MetricSpec("assertions", complete_parameters("assertions", {}, where="m")))
     case = Case("c", (Turn("q"),), assertions=(check,), contexts=("a passage",))
     verdict = JudgeEvidence({"score": 0.1, "reasoning": "it is rude"}, detail={"reasoning": "it is rude"})
-    verdicts = {verdict_name(0): verdict}
+    verdicts = {check_verdict(0): verdict}
     return score_row([metric], Row(case, answer, {EmbeddingSettings(DEFAULT_MODEL): EVIDENCE}, verdicts))[0]
 
 

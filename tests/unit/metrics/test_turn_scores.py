@@ -259,7 +259,7 @@ def test_very_long_details_of_turns_lose_their_texts(metric: Callable[..., Metri
     turns, answers = [turn("a")] * 100, [said("a")] * 100
     row = talk(turns, answers)
     verdict = {"reasoning": "word " * 2000, "accuracy": 1, "completeness": 1, "relevance": 1}
-    evidence = JudgeEvidence(verdict, detail={"verdict": {"fingerprint": "f", "key": "k", "tries": ["x" * 99]}})
+    evidence = JudgeEvidence(verdict, detail={"verdict": {"fingerprint": "f", "key": "k", "calls": ["x" * 99]}})
     judged = tuple(dataclasses.replace(each, verdicts={"structured": evidence}) for each in row.turns)
     (score,) = score_row([judge], dataclasses.replace(row, turns=judged))
     assert (score.value, len(score.detail[TURNS])) == (1.0, 100)

@@ -7,14 +7,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.judge_specs import judge_of
 
 from assay.errors import Problem, SpecError
 from assay.judging.prices import price_problems
 from assay.model.model_price import ModelPrice
-from assay.model.run import JudgeSpec
-from assay.specs.judging import check_judge, key_variable_of
+from assay.model.run import AgentSpec, JudgeModel, MetricSpec, RunSpec
+from assay.specs.judging import check_judges, key_variable_of
 from assay.specs.loader import load_spec, spec_from_mapping
 from assay.wire.judging import JUDGE
+from assay.wire.run import SETTINGS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +48,7 @@ def problems_of(judge: object, **given: Any) -> list[Problem]:
 def test_without_a_judge_nobody_judges(judge: object) -> None:
     """The default is no judge, which a spec may also state."""
     spec = spec_of(judge)
-    assert spec.settings.judge is None
+    assert spec.settings.judges == ()
     assert not spec.needs_judge(())
 
 
@@ -55,28 +57,35 @@ def test_every_field_is_read() -> None:
     full = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1/", "key_variable": "K",
             "rubric": "answer", "temperature": 0, "max_tokens": 99, "timeout": "2m", "spend_cap": 2,
             "concurrency": 3}  # fmt: skip
-    expected = JudgeSpec("openai", "m", "http://127.0.0.1:1/v1", "K", "answer", "", 0.0, 99, 120.0, 2.0, 3)
-    assert spec_of(full).settings.judge == expected
-    assert spec_of({"provider": "anthropic", "model": "m"}).settings.judge == JudgeSpec("anthropic", "m")
-    assert spec_of({"provider": "replay"}).settings.judge == JudgeSpec("replay")
+    expected = judge_of(
+        "openai", "m", "http://127.0.0.1:1/v1", key_variable="K", temperature=0.0, max_tokens=99, timeout_s=120.0,
+        concurrency=3,
+    )  # fmt: skip
+    settings = spec_of(full, ["quality", "judge_score"]).settings
+    assert settings.judges == (expected,)
+    assert [metric.rubric for metric in settings.metrics] == ["", "answer"]
+    assert settings.spend_cap_nano_usd == 2 * 10**9
+    assert spec_of({"provider": "anthropic", "model": "m"}).settings.judges == (judge_of("anthropic", "m"),)
+    assert spec_of({"provider": "replay"}).settings.judges == (judge_of("replay"),)
 
 
 def test_prices_of_a_judge_travel_and_hold_a_cap() -> None:
     """Each juror has its own; without them the judge service's table counts, and its own cap needs that table."""
     there = {"base_url": "http://127.0.0.1:1/v1", "prices": {"input": 0.15, "output": 0.6, "long": 9, "batch": 1}}
-    judge = spec_of({"jury": [{**MEMBER, **there}, OTHER], "spend_cap": 2}).settings.judge
-    assert judge is not None
-    assert [one.prices for one in judge.judges] == [ModelPrice(0.15, 0.6, batch=1, long=9), None]
+    (judge,) = spec_of({"jury": [{**MEMBER, **there}, OTHER], "spend_cap": 2}).settings.judges
+    assert [member.prices for member in judge.members] == [ModelPrice(0.15, 0.6, batch=1, long=9), None]
     assert JUDGE.from_wire(JUDGE.to_wire(judge)) == judge
     assert JUDGE.from_json(json.loads(json.dumps(dataclasses.asdict(judge), allow_nan=False))) == judge
-    one = dataclasses.replace(judge, others=())
-    assert price_problems(one, {}) == []
-    for unpriced, environ, said in (
-        (dataclasses.replace(one, prices=None), {}, "write its prices beside it in the spec"),
-        (one, {"ASSAY_JUDGE_SPEND_CAP_USD": "1"}, "a spend cap of its own"),
+    priced, unpriced = (dataclasses.replace(judge, members=(judge.members[0],)), judge_of("openai", "m"))
+    assert price_problems(priced, ["judge"], {}, is_capped=True) == []
+    assert price_problems(unpriced, ["judge"], {}, is_capped=False) == []
+    for one, environ, said in (
+        (judge_of("openai", "of-nowhere"), {}, "write its prices beside it in the spec"),
+        (priced, {"ASSAY_JUDGE_SPEND_CAP_USD": "1"}, "a spend cap of its own"),
     ):
-        (problem,) = price_problems(unpriced, environ)
+        (problem,) = price_problems(one, ["judge"], environ, is_capped=True)
         assert said in problem.message
+        assert problem.field == "judge.model"
 
 
 MEMBER = {"provider": "openai", "model": "m"}
@@ -164,9 +173,8 @@ def test_a_rubric_of_ones_own_travels_as_text(tmp_path: Path) -> None:
     (tmp_path / "rubrics" / "tone.yaml").write_text(RUBRIC)
     data = {"agent": {"adapter": "replay"}, "metrics": ["judge_score"],
             "judge": {"provider": "openai", "model": "m", "rubric": "rubrics/tone.yaml"}}  # fmt: skip
-    judge = spec_from_mapping(data, base_dir=tmp_path, needs_dataset=False).settings.judge
-    assert judge is not None
-    assert (judge.rubric, judge.rubric_yaml) == ("tone", RUBRIC)
+    (metric,) = spec_from_mapping(data, base_dir=tmp_path, needs_dataset=False).settings.metrics
+    assert (metric.rubric, metric.rubric_yaml) == ("tone", RUBRIC)
     (tmp_path / "rubrics" / "tone.yaml").write_text("compares: true\n" + RUBRIC)
     with pytest.raises(SpecError, match="compares two answers"):
         spec_from_mapping(data, base_dir=tmp_path, needs_dataset=False)
@@ -193,27 +201,37 @@ def test_a_service_of_ones_own_needs_no_key() -> None:
     """The provider's key goes to the provider alone."""
     judge = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
     assert spec_of(judge, environ={}).needs_judge(())
-    assert key_variable_of(JudgeSpec("openai", "m", "http://127.0.0.1:1/v1")) == ""
-    assert key_variable_of(JudgeSpec("openai", "m")) == "OPENAI_API_KEY"
+    assert key_variable_of(JudgeModel("openai", "m", "http://127.0.0.1:1/v1")) == ""
+    assert key_variable_of(JudgeModel("openai", "m")) == "OPENAI_API_KEY"
 
 
 def test_an_orchestrator_checks_again_what_a_client_sent() -> None:
     """The orchestrator checks a client's judge again, because other clients may have sent it."""
-    wrong = JudgeSpec("openai", "", "x", rubric_yaml="name: [", max_tokens=0, timeout_s=0.1, spend_cap_usd=-1.0)
-    fields = {problem.field for problem in check_judge(wrong)}
-    assert {"judge.model", "judge.base_url", "judge.max_tokens", "judge.timeout", "judge.spend_cap"} <= fields
-    assert any(field.startswith("judge.rubric") for field in fields)
-    assert check_judge(JudgeSpec("openai", "m", spend_cap_usd=float("nan")))
+    wrong = judge_of("openai", "", "x", name="ä", max_tokens=0, timeout_s=0.1)
+    metrics = [
+        MetricSpec("judge_score", judge="ä", rubric="own", rubric_yaml="name: ["),
+        MetricSpec("quality", judge="none"),
+        MetricSpec("tone", kind="quality", rubric="answer"),
+        MetricSpec("latency", judge="ä"),
+    ]
+    settings = RunSpec("r", AgentSpec("replay"), metrics, judges=(wrong, judge_of("openai", "m", name="ä")))
+    problems = check_judges(dataclasses.replace(settings, spend_cap_nano_usd=10**16))
+    fields = {problem.field for problem in problems}
+    member = "judges[0].members[0]"
+    assert {f"{member}.model", f"{member}.base_url", f"{member}.max_tokens", "judges[0].timeout_ms"} <= fields
+    assert {"judges[0].name", "judges[1].name", "spend_cap_nano_usd"} <= fields
+    assert {"metrics[1].judge", "metrics[2].rubric", "metrics[3].judge"} <= fields
+    assert any(field.startswith("metrics[0].rubric") for field in fields)
+    assert [check_judges(dataclasses.replace(settings, judges=())) != [], "metrics[0].judge" in fields] == [True, False]
 
 
 @pytest.mark.parametrize("judge", [[MEMBER, OTHER], {"jury": [MEMBER, OTHER], "spend_cap": 2, "batch": True}])
 def test_a_jury_is_a_list_of_judges_with_all_else_in_common(judge: object) -> None:
     """Each keeps who it is; what is said once holds for all, over the wire and back too."""
     data = {"agent": {"adapter": "replay"}, "metrics": ["judge_score"], "judge": judge}
-    read_judge = spec_from_mapping(data, needs_dataset=False).settings.judge
-    assert read_judge is not None
-    assert [one.identity for one in read_judge.judges] == ["openai:m", "anthropic:n"]
-    assert len({(one.spend_cap_usd, one.batch, one.timeout_s) for one in read_judge.judges}) == 1
+    (read_judge,) = spec_from_mapping(data, needs_dataset=False).settings.judges
+    assert [member.identity for member in read_judge.members] == ["openai:m", "anthropic:n"]
+    assert read_judge.identity == "openai:m + anthropic:n"
     assert JUDGE.from_wire(JUDGE.to_wire(read_judge)) == read_judge
 
 
@@ -221,3 +239,62 @@ def test_each_key_of_a_jury_is_needed() -> None:
     """The judge without a key is named."""
     (problem,) = problems_of([MEMBER, OTHER], environ={"OPENAI_API_KEY": "k"})
     assert problem.field == "judge.jury[1].provider"
+
+
+JUDGES = {"judges": {"strict": OTHER, "fast": MEMBER}, "agent": {"adapter": "replay"}, "spend_cap": 5}
+
+
+def test_metrics_choose_among_judges_by_name(tmp_path: Path) -> None:
+    """Each metric has its judge and its rubric; the first judge is that of a metric that names none."""
+    (tmp_path / "tone.yaml").write_text(RUBRIC)
+    metrics = [
+        "quality",
+        {"tone": {"kind": "judge_score", "judge": "strict", "rubric": "./tone.yaml"}},
+        {"facts": {"kind": "judge_score", "judge": "fast", "rubric": "answer", "threshold": 0.5}},
+        {"assertions": {"judge": "fast"}},
+    ]
+    settings = spec_from_mapping({**JUDGES, "metrics": metrics}, base_dir=tmp_path, needs_dataset=False).settings
+    assert [judge.name for judge in settings.judges] == ["strict", "fast"]
+    assert settings.spend_cap_nano_usd == 5 * 10**9
+    chosen = [(settings.judge_of(metric), metric.rubric, metric.rubric_yaml) for metric in settings.metrics]
+    assert [(judge.name if judge else "", *own) for judge, *own in chosen] == [
+        ("strict", "", ""), ("strict", "tone", RUBRIC), ("fast", "answer", ""), ("fast", "", "")
+    ]  # fmt: skip
+    assert SETTINGS.from_wire(SETTINGS.to_wire(settings)) == settings
+
+
+def test_a_default_judge_stands_beside_named_ones() -> None:
+    """The rubric of a judge is the default of its own metrics alone."""
+    data = {
+        **JUDGES, "spend_cap": None, "judge": {**MEMBER, "model": "m2", "rubric": "a", "spend_cap": 1},
+        "metrics": ["judge_score", {"other": {"kind": "judge_score", "judge": "strict"}}],
+    }  # fmt: skip
+    settings = spec_from_mapping(data, needs_dataset=False).settings
+    assert [judge.name for judge in settings.judges] == ["judge", "strict", "fast"]
+    assert [metric.rubric for metric in settings.metrics] == ["a", ""]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "message"),
+    [
+        ({"judges": []}, "judges", "must be a mapping"),
+        ({"judges": {"strict": None}}, "judges.strict", "names no provider"),
+        ({"judges": {"two words": MEMBER}}, "judges.two words.name", "letters, digits"),
+        ({"judges": {"strict": {**MEMBER, "spend_cap": 1}}}, "judges.strict.spend_cap", "for the whole run"),
+        ({"judges": {"strict": {"jury": [MEMBER, MEMBER]}}}, "judges.strict.jury[1]", "the same judge"),
+        ({"judges": {f"j{number}": MEMBER for number in range(21)}}, "judges", "more than 20"),
+        ({"judges": {"judge": OTHER}, "judge": MEMBER}, "judges.judge", "another name"),
+        ({"judge": {**MEMBER, "spend_cap": 1}}, "spend_cap", "is set twice"),
+        ({"judges": None}, "spend_cap", "name one under `judge`"),
+        ({"metrics": [{"quality": {"judge": "stric"}}]}, "metrics[0].quality.judge", "did you mean 'strict'"),
+        ({"metrics": [{"quality": {"judge": 3}}]}, "metrics[0].quality.judge", "must be the name of a judge"),
+        ({"metrics": [{"quality": {"rubric": "answer"}}]}, "metrics[0].quality.rubric", "is for judge_score"),
+        ({"metrics": [{"latency": {"judge": "strict"}}]}, "metrics[0].latency.judge", "unknown parameter"),
+        ({"metrics": [{"judge_score": {"rubric": "no/such"}}]}, "metrics[0].judge_score.rubric", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_named_judges_is_told_at_its_place(changes: Any, field: str, message: str) -> None:
+    """In the judge, in the metric that names it, or at the cap."""
+    with pytest.raises(SpecError) as caught:
+        spec_from_mapping({"metrics": ["quality"], **JUDGES, **changes}, needs_dataset=False)
+    assert [problem for problem in caught.value.problems if problem.field == field and message in problem.message]

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.errors import AssayError, InvalidInputError, Problem, SetupError
+from assay.identity.quotas import nano_from_usd
 from assay.local_stack.install_hint import install_hint
+from assay.parsing.names import unknown_name
 from assay_cli.options.groups import combined
 from assay_cli.options.shared import check_address
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from assay.model.model_price import ModelPrice
-    from assay.model.run_spec import JudgeSpec
+    from assay.model.run_spec import JudgeModel
 
 
 SERVICE_NAME = "assay.judge.v1.JudgeService"
@@ -76,7 +78,7 @@ class JudgeAccess:
         names: The judges; empty for the service's default judge.
         replay: Recorded verdicts for the provider "replay" of a service that is started here.
         prices: Price list for a service that is started here.
-        spend_cap_usd: Spend cap of this command in US dollars; None for no cap.
+        spend_cap_nano_usd: Spend cap of this command in billionths of a US dollar; None for no cap.
         concurrency: Maximum verdicts in flight.
         temperature: Sampling temperature; None for the judge service's default.
         max_tokens: Maximum tokens of a verdict; 0 for the judge service's default.
@@ -86,7 +88,7 @@ class JudgeAccess:
     names: tuple[JudgeName, ...] = ()
     replay: str = ""
     prices: str = ""
-    spend_cap_usd: float | None = None
+    spend_cap_nano_usd: int | None = None
     concurrency: int = 8
     temperature: float | None = None
     max_tokens: int = 0
@@ -101,6 +103,8 @@ class JudgeAccess:
 judge_options = combined(
     click.option("--spec", type=click.Path(path_type=Path), metavar="SPEC",
                  help="Use the judge of this spec, with its parameters, prices and spend cap; default: none."),
+    click.option("--judge-name", metavar="NAME",
+                 help="Name of the judge in --spec; default: the spec's first judge."),
     click.option("--judge", "--server", "address", metavar="HOST:PORT", envvar="ASSAY_JUDGE",
                  callback=check_address,
                  help="Judge service to use; default: $ASSAY_JUDGE, else one that this command starts and stops."),
@@ -163,10 +167,11 @@ def judge_access(jury: tuple[str, ...] = (), **options: Any) -> JudgeAccess:
     if options["provider"]:
         url = (options["base_url"] or "").rstrip("/")
         names.append(JudgeName(options["provider"], options["model"] or "", url, key_variable))
-    cap = options["spend_cap"]
-    if options["spec"] and (judge := _judge_of_spec(options["spec"], problems)) is not None:
-        names += map(_named_in_spec, judge.judges)
-        cap = judge.spend_cap_usd if cap is None else cap
+    cap = None if options["spend_cap"] is None else nano_from_usd(options["spend_cap"])
+    if options["spec"]:
+        members, spec_cap = _judge_of_spec(options["spec"], options["judge_name"] or "", problems)
+        names += map(_named_in_spec, members)
+        cap = spec_cap if cap is None else cap
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         problems.append(Problem(f"names {twice[0]} twice", "--judge-model"))
     access = JudgeAccess(
@@ -180,26 +185,38 @@ def judge_access(jury: tuple[str, ...] = (), **options: Any) -> JudgeAccess:
     return access
 
 
-def _judge_of_spec(path: Path, problems: list[Problem]) -> JudgeSpec | None:
-    """Return the judge of a spec. Without one, or if the spec is wrong, add to `problems` and return None."""
-    from assay.specs.judging import JudgeReader
+def _judge_of_spec(path: Path, name: str, problems: list[Problem]) -> tuple[tuple[JudgeModel, ...], int | None]:
+    """Return the members of a spec's judge, and the spend cap of the spec; the problems of the spec go to `problems`.
+
+    Args:
+        path: The spec.
+        name: The judge's name; empty for the first.
+        problems: Receives the problems, also that there is no such judge.
+    """
+    from assay.specs.judge_reader import JudgesReader
     from assay.specs.loader import read_spec_file
 
     file = read_spec_file(path)
     problems_of_spec: list[Problem] = list(file.problems)
-    judge = JudgeReader(file.folder, problems_of_spec).read(file.data.get("judge"))
-    if judge is not None and judge.recorded_file:
-        problems_of_spec.append(Problem("has recorded verdicts instead of a judge", "judge.replay"))
-    if judge is None and not problems_of_spec:
+    reader = JudgesReader(file.folder, problems_of_spec)
+    reader.read(file.data)
+    judges = {judge.name: (judge, place) for judge, place in zip(reader.judges, reader.places, strict=True)}
+    judge, place = judges.get(name or next(iter(judges), ""), (None, None))
+    if judge is not None and place is not None and judge.recorded_file:
+        problems_of_spec.append(Problem("has recorded verdicts instead of a judge", f"{place.judge}.replay"))
+    if judge is None and judges:
+        problems.append(Problem(unknown_name("judge", name, judges), "--judge-name"))
+    elif judge is None and not problems_of_spec:
         problems_of_spec.append(Problem("has no judge: name one with --provider and --model", "judge"))
     problems += [
         problem if problem.file else replace(problem, file=str(file.path), line=file.lines.get(problem.field))
         for problem in problems_of_spec
     ]
-    return None if problems_of_spec else judge
+    members = () if judge is None or problems_of_spec else judge.members
+    return members, reader.spend_cap_nano_usd
 
 
-def _named_in_spec(judge: JudgeSpec) -> JudgeName:
+def _named_in_spec(judge: JudgeModel) -> JudgeName:
     return JudgeName(
         judge.provider, judge.model, judge.base_url, judge.key_variable, judge.temperature, judge.max_tokens,
         judge.prices,
@@ -216,6 +233,8 @@ def _option_problems(jury: tuple[str, ...], options: dict[str, Any]) -> list[Pro
          "is missing: name a judge with --provider and --model, a spec with --spec, or a service with --judge"),
         (bool(options["spec"] and (jury or named)), "--spec",
          "names the judge: leave out --judge-model, --provider, --model, --base-url and --key-variable"),
+        (bool(options["judge_name"]) and not options["spec"], "--judge-name",
+         "names a judge of --spec: name the spec too"),
         (bool(provider) and provider not in _PROVIDERS, "--provider", f"must be one of {', '.join(_PROVIDERS)}"),
         (asks and not options["model"], "--model", "is missing: name the model that judges"),
         (not provider and bool(options["model"] or options["base_url"]), "--provider", "is missing beside --model"),

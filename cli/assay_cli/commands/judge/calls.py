@@ -13,8 +13,9 @@ import click
 
 from assay.judge.v1 import judge_pb2 as pb
 from assay.rpc.channel import read_stream
-from assay.rpc.status import error_of, translated
+from assay.rpc.status import from_status, translated
 from assay.statistics.pairs import PairJudgement
+from assay.v1 import judge_spec_pb2
 from assay.wire.judging import PRICE
 from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, listed_rubric
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from assay_cli.commands.judge.labels import Item
 
 _PAIR_TIMEOUT_S = 600.0
+_CHOICES = {pb.PAIR_CHOICE_FIRST: "first", pb.PAIR_CHOICE_SECOND: "second", pb.PAIR_CHOICE_TIE: "tie"}
 
 
 @dataclass(slots=True)
@@ -62,8 +64,8 @@ class Bill:
         self.verdicts += 1
         self.cached += verdict.cached
         self.by_rule += verdict.by_rule
-        self.calls += verdict.attempts
-        if verdict.attempts:
+        self.calls += verdict.call_count
+        if verdict.call_count:
             self.asked += 1
             self.tokens += verdict.usage.input_tokens + verdict.usage.output_tokens
             if verdict.usage.HasField("cost_usd"):
@@ -128,7 +130,7 @@ class Judged:
         """Return the choice for each pair; None if either order has none."""
         judgements = []
         for item in items:
-            forward, backward = (verdict.choice for verdict in self.verdicts[item.name])
+            forward, backward = (_CHOICES.get(verdict.choice, "") for verdict in self.verdicts[item.name])
             judgements.append(PairJudgement(forward, backward) if forward and backward else None)
         return judgements
 
@@ -207,8 +209,8 @@ class JudgeClient:
                 async for response in responses:
                     slots.release()
                     if response.HasField("error"):
-                        raise error_of(response.error.code, response.error.reason, response.error.message)
-                    yield items[int(response.request_id)].name, (response.verdict,)
+                        raise from_status(response.error)
+                    yield items[int(response.request_id)].name, (response.grade.verdict,)
 
     async def _compared(
         self, items: Sequence[Item], rubric: AskedRubric, name: JudgeName | None, sample_index: int
@@ -244,11 +246,11 @@ class JudgeClient:
             "rubric": rubric.name,
             "rubric_yaml": rubric.text,
             "run_id": self._access.run_id,
-            "spend_cap_usd": self._access.spend_cap_usd,
+            "spend_cap_nano_usd": self._access.spend_cap_nano_usd,
         }
         temperature, max_tokens = self._access.temperature, self._access.max_tokens
         if name is not None:
-            fields["judge"] = pb.JudgeModel(
+            fields["judge"] = judge_spec_pb2.JudgeModel(
                 provider=name.provider,
                 model=name.model,
                 base_url=name.base_url,
@@ -258,7 +260,7 @@ class JudgeClient:
                 prices=None if name.prices is None else PRICE.to_wire(name.prices),
             )
         elif temperature is not None or max_tokens:
-            fields["judge"] = pb.JudgeModel(temperature=temperature, max_tokens=max_tokens)
+            fields["judge"] = judge_spec_pb2.JudgeModel(temperature=temperature, max_tokens=max_tokens)
         return fields
 
 

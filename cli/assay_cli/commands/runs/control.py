@@ -209,15 +209,20 @@ def _print(run: Run, as_json: bool) -> None:
 def _spend_cap(text: str | None) -> SpendCap | None:
     """Return the cap that --spend-cap gives; None without it."""
     from assay.errors import InvalidInputError, Problem
+    from assay.identity.quotas import nano_from_usd
     from assay.model.run import SpendCap
+    from assay.specs.judging import MAX_CAP_USD
 
     if text is None or text == "none":
         return None if text is None else SpendCap(None)
     try:
-        return SpendCap(float(text))
+        usd = float(text)
     except ValueError:
+        usd = -1.0
+    if not 0 <= usd <= MAX_CAP_USD:
         message = f"must be an amount of US dollars such as 2.50, or none, not {text!r}"
-        raise InvalidInputError([Problem(message, "--spend-cap")]) from None
+        raise InvalidInputError([Problem(message, "--spend-cap")])
+    return SpendCap(nano_from_usd(usd))
 
 
 def _start_services(stack: LocalStack, run: Run) -> None:

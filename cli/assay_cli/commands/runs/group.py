@@ -239,13 +239,12 @@ async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
 
 def _heading(run: Run) -> str:
     """Return the lines on a run's state, settings and judge."""
-    from assay.reports.words.judging_text import judge_line
+    from assay.reports.words.judging_text import judge_lines
     from assay.reports.words.run_description import description_lines, selection_line
 
-    judged_by = [judge_line(run.spec.judge)] if run.spec.judge is not None else []
     # The cases head the summary.
     cases = selection_line(run) if run.summary is None else ""
-    return "\n".join(filter(None, [state_line(run), *description_lines(run), cases, *judged_by]))
+    return "\n".join(filter(None, [state_line(run), *description_lines(run), cases, *judge_lines(run.spec)]))
 
 
 def _history_table(attempts: Sequence[RowAttempt]) -> str:

@@ -72,9 +72,9 @@ def find_floor(home: Home, head: Mapping[str, Any]) -> dict[str, NoiseFloor]:
 
 def _path(home: Home, head: Mapping[str, Any]) -> Path:
     config = {key: value for key, value in head["config"].items() if key not in _NOT_PART}
-    judge = config.get("judge")
-    if isinstance(judge, dict):
-        config["judge"] = {key: value for key, value in judge.items() if key != "sample_offset"}
+    config["judges"] = [
+        {key: value for key, value in judge.items() if key != "sample_offset"} for judge in config.get("judges") or ()
+    ]
     dataset = head["run"]["dataset"]
     content = json.dumps([config, dataset.get("sha256") or dataset["dataset_id"]], sort_keys=True, default=str)
     return home.path / _FOLDER / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}.json"

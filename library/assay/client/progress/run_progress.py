@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.client.progress.row_outcomes import RowOutcomes
 from assay.model.run import RowResult, Run, RunState, StateChanged
-from assay.reports.words.judging_text import judge_line, judging_cost
+from assay.reports.words.judging_text import judge_lines, judging_cost
 from assay.reports.words.run_description import cases_over_dataset
 from assay.specs.model import checks_of, wants_verdicts
 from assay.text.screen import can_redraw, columns_of
@@ -188,8 +188,9 @@ class _Hidden:
         """Show the run, and the judge with its spend cap if a metric needs a judge."""
         self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
         settings = self._run.spec
-        if settings.judge is not None and wants_verdicts(settings.metrics, checks_of(settings)):
-            self.say(judge_line(settings.judge, self.judge_environ))
+        if wants_verdicts(settings.metrics, checks_of(settings)):
+            for line in judge_lines(settings, self.judge_environ):
+                self.say(line)
 
 
 class PlainProgress(_Hidden):

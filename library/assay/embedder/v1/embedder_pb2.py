@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n assay/embedder/v1/embedder.proto\x12\x11\x61ssay.embedder.v1\"`\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\r\n\x05scope\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x10\n\x08windowed\x18\x05 \x01(\x08\"\xd0\x01\n\rEmbedResponse\x12\x0f\n\x07vectors\x18\x01 \x01(\x0c\x12\x11\n\tdimension\x18\x02 \x01(\r\x12\x11\n\ttruncated\x18\x03 \x03(\r\x12+\n\x05model\x18\x04 \x01(\x0b\x32\x1c.assay.embedder.v1.ModelInfo\x12.\n\x06timing\x18\x05 \x01(\x0b\x32\x1e.assay.embedder.v1.EmbedTiming\x12\x14\n\x0ctoken_counts\x18\x06 \x03(\r\x12\x15\n\rwindow_counts\x18\x07 \x03(\r\"m\n\x12\x45mbedStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12.\n\x05\x65mbed\x18\x02 \x01(\x0b\x32\x1f.assay.embedder.v1.EmbedRequest\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"\x96\x01\n\x13\x45mbedStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x31\n\x05\x65mbed\x18\x02 \x01(\x0b\x32 .assay.embedder.v1.EmbedResponseH\x00\x12.\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1d.assay.embedder.v1.EmbedErrorH\x00\x42\x08\n\x06result\")\n\x08TextPair\x12\r\n\x05\x66irst\x18\x01 \x01(\t\x12\x0e\n\x06second\x18\x02 \x01(\t\"\x82\x01\n\x11SimilarityRequest\x12*\n\x05pairs\x18\x01 \x03(\x0b\x32\x1b.assay.embedder.v1.TextPair\x12\r\n\x05model\x18\x02 \x01(\t\x12\r\n\x05scope\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x10\n\x08windowed\x18\x05 \x01(\x08\"\xd3\x01\n\x0ePairSimilarity\x12\x13\n\x06\x63osine\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\x0f\x66irst_truncated\x18\x02 \x01(\x08\x12\x18\n\x10second_truncated\x18\x03 \x01(\x08\x12\x19\n\x11\x66irst_token_count\x18\x04 \x01(\r\x12\x1a\n\x12second_token_count\x18\x05 \x01(\r\x12\x1a\n\x12\x66irst_window_count\x18\x06 \x01(\r\x12\x1b\n\x13second_window_count\x18\x07 \x01(\rB\t\n\x07_cosine\"\xaa\x01\n\x12SimilarityResponse\x12\x37\n\x0csimilarities\x18\x01 \x03(\x0b\x32!.assay.embedder.v1.PairSimilarity\x12+\n\x05model\x18\x02 \x01(\x0b\x32\x1c.assay.embedder.v1.ModelInfo\x12.\n\x06timing\x18\x03 \x01(\x0b\x32\x1e.assay.embedder.v1.EmbedTiming\"|\n\x17SimilarityStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x38\n\nsimilarity\x18\x02 \x01(\x0b\x32$.assay.embedder.v1.SimilarityRequest\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"\xa5\x01\n\x18SimilarityStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12;\n\nsimilarity\x18\x02 \x01(\x0b\x32%.assay.embedder.v1.SimilarityResponseH\x00\x12.\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1d.assay.embedder.v1.EmbedErrorH\x00\x42\x08\n\x06result\";\n\nEmbedError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x86\x01\n\x0b\x45mbedTiming\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x13\n\x0btokenize_ms\x18\x02 \x01(\x01\x12\x14\n\x0cinference_ms\x18\x03 \x01(\x01\x12\x10\n\x08\x63\x61\x63he_ms\x18\x04 \x01(\x01\x12\x12\n\ncache_hits\x18\x05 \x01(\r\x12\x14\n\x0cshared_texts\x18\x06 \x01(\r\"\x13\n\x11ListModelsRequest\"B\n\x12ListModelsResponse\x12,\n\x06models\x18\x01 \x03(\x0b\x32\x1c.assay.embedder.v1.ModelInfo\"\xcf\x01\n\tModelInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\tdimension\x18\x03 \x01(\r\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x0e\n\x06prefix\x18\x07 \x01(\t\x12\x14\n\x0c\x65nglish_only\x18\x08 \x01(\x08\x12\x0e\n\x06loaded\x18\t \x01(\x08\x12\x12\n\ndimensions\x18\n \x03(\r\x12\x0e\n\x06\x65ngine\x18\x0b \x01(\t\"#\n\x12\x44\x65leteScopeRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"\xad\x02\n\x13\x44\x65leteScopeResponse\x12Q\n\x0e\x64\x65leted_counts\x18\x01 \x03(\x0b\x32\x39.assay.embedder.v1.DeleteScopeResponse.DeletedCountsEntry\x12U\n\x10remaining_counts\x18\x02 \x03(\x0b\x32;.assay.embedder.v1.DeleteScopeResponse.RemainingCountsEntry\x1a\x34\n\x12\x44\x65letedCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x36\n\x14RemainingCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x32\xe2\x04\n\x0f\x45mbedderService\x12O\n\x05\x45mbed\x12\x1f.assay.embedder.v1.EmbedRequest\x1a .assay.embedder.v1.EmbedResponse\"\x03\x90\x02\x01\x12\x65\n\x0b\x45mbedStream\x12%.assay.embedder.v1.EmbedStreamRequest\x1a&.assay.embedder.v1.EmbedStreamResponse\"\x03\x90\x02\x01(\x01\x30\x01\x12^\n\nSimilarity\x12$.assay.embedder.v1.SimilarityRequest\x1a%.assay.embedder.v1.SimilarityResponse\"\x03\x90\x02\x01\x12t\n\x10SimilarityStream\x12*.assay.embedder.v1.SimilarityStreamRequest\x1a+.assay.embedder.v1.SimilarityStreamResponse\"\x03\x90\x02\x01(\x01\x30\x01\x12^\n\nListModels\x12$.assay.embedder.v1.ListModelsRequest\x1a%.assay.embedder.v1.ListModelsResponse\"\x03\x90\x02\x01\x12\x61\n\x0b\x44\x65leteScope\x12%.assay.embedder.v1.DeleteScopeRequest\x1a&.assay.embedder.v1.DeleteScopeResponse\"\x03\x90\x02\x02\x42^\n\x15\x64\x65v.assay.embedder.v1P\x01Z/assay.dev/gen/assay/embedder/v1;assayembedderv1\xaa\x02\x11\x41ssay.Embedder.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n assay/embedder/v1/embedder.proto\x12\x11\x61ssay.embedder.v1\x1a\x17google/rpc/status.proto\"`\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\r\n\x05scope\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x10\n\x08windowed\x18\x05 \x01(\x08\"\xd0\x01\n\rEmbedResponse\x12\x0f\n\x07vectors\x18\x01 \x01(\x0c\x12\x11\n\tdimension\x18\x02 \x01(\r\x12\x11\n\ttruncated\x18\x03 \x03(\r\x12+\n\x05model\x18\x04 \x01(\x0b\x32\x1c.assay.embedder.v1.ModelInfo\x12.\n\x06timing\x18\x05 \x01(\x0b\x32\x1e.assay.embedder.v1.EmbedTiming\x12\x14\n\x0ctoken_counts\x18\x06 \x03(\r\x12\x15\n\rwindow_counts\x18\x07 \x03(\r\"m\n\x12\x45mbedStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12.\n\x05\x65mbed\x18\x02 \x01(\x0b\x32\x1f.assay.embedder.v1.EmbedRequest\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"\x8b\x01\n\x13\x45mbedStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x31\n\x05\x65mbed\x18\x02 \x01(\x0b\x32 .assay.embedder.v1.EmbedResponseH\x00\x12#\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\")\n\x08TextPair\x12\r\n\x05\x66irst\x18\x01 \x01(\t\x12\x0e\n\x06second\x18\x02 \x01(\t\"\x82\x01\n\x11SimilarityRequest\x12*\n\x05pairs\x18\x01 \x03(\x0b\x32\x1b.assay.embedder.v1.TextPair\x12\r\n\x05model\x18\x02 \x01(\t\x12\r\n\x05scope\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x10\n\x08windowed\x18\x05 \x01(\x08\"\xd3\x01\n\x0ePairSimilarity\x12\x13\n\x06\x63osine\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\x0f\x66irst_truncated\x18\x02 \x01(\x08\x12\x18\n\x10second_truncated\x18\x03 \x01(\x08\x12\x19\n\x11\x66irst_token_count\x18\x04 \x01(\r\x12\x1a\n\x12second_token_count\x18\x05 \x01(\r\x12\x1a\n\x12\x66irst_window_count\x18\x06 \x01(\r\x12\x1b\n\x13second_window_count\x18\x07 \x01(\rB\t\n\x07_cosine\"\xaa\x01\n\x12SimilarityResponse\x12\x37\n\x0csimilarities\x18\x01 \x03(\x0b\x32!.assay.embedder.v1.PairSimilarity\x12+\n\x05model\x18\x02 \x01(\x0b\x32\x1c.assay.embedder.v1.ModelInfo\x12.\n\x06timing\x18\x03 \x01(\x0b\x32\x1e.assay.embedder.v1.EmbedTiming\"|\n\x17SimilarityStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x38\n\nsimilarity\x18\x02 \x01(\x0b\x32$.assay.embedder.v1.SimilarityRequest\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"\x9a\x01\n\x18SimilarityStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12;\n\nsimilarity\x18\x02 \x01(\x0b\x32%.assay.embedder.v1.SimilarityResponseH\x00\x12#\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"\x86\x01\n\x0b\x45mbedTiming\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x13\n\x0btokenize_ms\x18\x02 \x01(\x01\x12\x14\n\x0cinference_ms\x18\x03 \x01(\x01\x12\x10\n\x08\x63\x61\x63he_ms\x18\x04 \x01(\x01\x12\x12\n\ncache_hits\x18\x05 \x01(\r\x12\x14\n\x0cshared_texts\x18\x06 \x01(\r\"\x13\n\x11ListModelsRequest\"B\n\x12ListModelsResponse\x12,\n\x06models\x18\x01 \x03(\x0b\x32\x1c.assay.embedder.v1.ModelInfo\"\xcf\x01\n\tModelInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\tdimension\x18\x03 \x01(\r\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x0e\n\x06prefix\x18\x07 \x01(\t\x12\x14\n\x0c\x65nglish_only\x18\x08 \x01(\x08\x12\x0e\n\x06loaded\x18\t \x01(\x08\x12\x12\n\ndimensions\x18\n \x03(\r\x12\x0e\n\x06\x65ngine\x18\x0b \x01(\t\"#\n\x12\x44\x65leteScopeRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"\xad\x02\n\x13\x44\x65leteScopeResponse\x12Q\n\x0e\x64\x65leted_counts\x18\x01 \x03(\x0b\x32\x39.assay.embedder.v1.DeleteScopeResponse.DeletedCountsEntry\x12U\n\x10remaining_counts\x18\x02 \x03(\x0b\x32;.assay.embedder.v1.DeleteScopeResponse.RemainingCountsEntry\x1a\x34\n\x12\x44\x65letedCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x36\n\x14RemainingCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x32\xe2\x04\n\x0f\x45mbedderService\x12O\n\x05\x45mbed\x12\x1f.assay.embedder.v1.EmbedRequest\x1a .assay.embedder.v1.EmbedResponse\"\x03\x90\x02\x01\x12\x65\n\x0b\x45mbedStream\x12%.assay.embedder.v1.EmbedStreamRequest\x1a&.assay.embedder.v1.EmbedStreamResponse\"\x03\x90\x02\x01(\x01\x30\x01\x12^\n\nSimilarity\x12$.assay.embedder.v1.SimilarityRequest\x1a%.assay.embedder.v1.SimilarityResponse\"\x03\x90\x02\x01\x12t\n\x10SimilarityStream\x12*.assay.embedder.v1.SimilarityStreamRequest\x1a+.assay.embedder.v1.SimilarityStreamResponse\"\x03\x90\x02\x01(\x01\x30\x01\x12^\n\nListModels\x12$.assay.embedder.v1.ListModelsRequest\x1a%.assay.embedder.v1.ListModelsResponse\"\x03\x90\x02\x01\x12\x61\n\x0b\x44\x65leteScope\x12%.assay.embedder.v1.DeleteScopeRequest\x1a&.assay.embedder.v1.DeleteScopeResponse\"\x03\x90\x02\x02\x42^\n\x15\x64\x65v.assay.embedder.v1P\x01Z/assay.dev/gen/assay/embedder/v1;assayembedderv1\xaa\x02\x11\x41ssay.Embedder.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,44 +49,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EMBEDDERSERVICE'].methods_by_name['ListModels']._serialized_options = b'\220\002\001'
   _globals['_EMBEDDERSERVICE'].methods_by_name['DeleteScope']._loaded_options = None
   _globals['_EMBEDDERSERVICE'].methods_by_name['DeleteScope']._serialized_options = b'\220\002\002'
-  _globals['_EMBEDREQUEST']._serialized_start=55
-  _globals['_EMBEDREQUEST']._serialized_end=151
-  _globals['_EMBEDRESPONSE']._serialized_start=154
-  _globals['_EMBEDRESPONSE']._serialized_end=362
-  _globals['_EMBEDSTREAMREQUEST']._serialized_start=364
-  _globals['_EMBEDSTREAMREQUEST']._serialized_end=473
-  _globals['_EMBEDSTREAMRESPONSE']._serialized_start=476
-  _globals['_EMBEDSTREAMRESPONSE']._serialized_end=626
-  _globals['_TEXTPAIR']._serialized_start=628
-  _globals['_TEXTPAIR']._serialized_end=669
-  _globals['_SIMILARITYREQUEST']._serialized_start=672
-  _globals['_SIMILARITYREQUEST']._serialized_end=802
-  _globals['_PAIRSIMILARITY']._serialized_start=805
-  _globals['_PAIRSIMILARITY']._serialized_end=1016
-  _globals['_SIMILARITYRESPONSE']._serialized_start=1019
-  _globals['_SIMILARITYRESPONSE']._serialized_end=1189
-  _globals['_SIMILARITYSTREAMREQUEST']._serialized_start=1191
-  _globals['_SIMILARITYSTREAMREQUEST']._serialized_end=1315
-  _globals['_SIMILARITYSTREAMRESPONSE']._serialized_start=1318
-  _globals['_SIMILARITYSTREAMRESPONSE']._serialized_end=1483
-  _globals['_EMBEDERROR']._serialized_start=1485
-  _globals['_EMBEDERROR']._serialized_end=1544
-  _globals['_EMBEDTIMING']._serialized_start=1547
-  _globals['_EMBEDTIMING']._serialized_end=1681
-  _globals['_LISTMODELSREQUEST']._serialized_start=1683
-  _globals['_LISTMODELSREQUEST']._serialized_end=1702
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1704
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1770
-  _globals['_MODELINFO']._serialized_start=1773
-  _globals['_MODELINFO']._serialized_end=1980
-  _globals['_DELETESCOPEREQUEST']._serialized_start=1982
-  _globals['_DELETESCOPEREQUEST']._serialized_end=2017
-  _globals['_DELETESCOPERESPONSE']._serialized_start=2020
-  _globals['_DELETESCOPERESPONSE']._serialized_end=2321
-  _globals['_DELETESCOPERESPONSE_DELETEDCOUNTSENTRY']._serialized_start=2213
-  _globals['_DELETESCOPERESPONSE_DELETEDCOUNTSENTRY']._serialized_end=2265
-  _globals['_DELETESCOPERESPONSE_REMAININGCOUNTSENTRY']._serialized_start=2267
-  _globals['_DELETESCOPERESPONSE_REMAININGCOUNTSENTRY']._serialized_end=2321
-  _globals['_EMBEDDERSERVICE']._serialized_start=2324
-  _globals['_EMBEDDERSERVICE']._serialized_end=2934
+  _globals['_EMBEDREQUEST']._serialized_start=80
+  _globals['_EMBEDREQUEST']._serialized_end=176
+  _globals['_EMBEDRESPONSE']._serialized_start=179
+  _globals['_EMBEDRESPONSE']._serialized_end=387
+  _globals['_EMBEDSTREAMREQUEST']._serialized_start=389
+  _globals['_EMBEDSTREAMREQUEST']._serialized_end=498
+  _globals['_EMBEDSTREAMRESPONSE']._serialized_start=501
+  _globals['_EMBEDSTREAMRESPONSE']._serialized_end=640
+  _globals['_TEXTPAIR']._serialized_start=642
+  _globals['_TEXTPAIR']._serialized_end=683
+  _globals['_SIMILARITYREQUEST']._serialized_start=686
+  _globals['_SIMILARITYREQUEST']._serialized_end=816
+  _globals['_PAIRSIMILARITY']._serialized_start=819
+  _globals['_PAIRSIMILARITY']._serialized_end=1030
+  _globals['_SIMILARITYRESPONSE']._serialized_start=1033
+  _globals['_SIMILARITYRESPONSE']._serialized_end=1203
+  _globals['_SIMILARITYSTREAMREQUEST']._serialized_start=1205
+  _globals['_SIMILARITYSTREAMREQUEST']._serialized_end=1329
+  _globals['_SIMILARITYSTREAMRESPONSE']._serialized_start=1332
+  _globals['_SIMILARITYSTREAMRESPONSE']._serialized_end=1486
+  _globals['_EMBEDTIMING']._serialized_start=1489
+  _globals['_EMBEDTIMING']._serialized_end=1623
+  _globals['_LISTMODELSREQUEST']._serialized_start=1625
+  _globals['_LISTMODELSREQUEST']._serialized_end=1644
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1646
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1712
+  _globals['_MODELINFO']._serialized_start=1715
+  _globals['_MODELINFO']._serialized_end=1922
+  _globals['_DELETESCOPEREQUEST']._serialized_start=1924
+  _globals['_DELETESCOPEREQUEST']._serialized_end=1959
+  _globals['_DELETESCOPERESPONSE']._serialized_start=1962
+  _globals['_DELETESCOPERESPONSE']._serialized_end=2263
+  _globals['_DELETESCOPERESPONSE_DELETEDCOUNTSENTRY']._serialized_start=2155
+  _globals['_DELETESCOPERESPONSE_DELETEDCOUNTSENTRY']._serialized_end=2207
+  _globals['_DELETESCOPERESPONSE_REMAININGCOUNTSENTRY']._serialized_start=2209
+  _globals['_DELETESCOPERESPONSE_REMAININGCOUNTSENTRY']._serialized_end=2263
+  _globals['_EMBEDDERSERVICE']._serialized_start=2266
+  _globals['_EMBEDDERSERVICE']._serialized_end=2876
 # @@protoc_insertion_point(module_scope)

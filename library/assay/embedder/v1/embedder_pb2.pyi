@@ -12,6 +12,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -171,15 +172,15 @@ class EmbedStreamResponse(_message.Message):
         """The response."""
 
     @_builtins.property
-    def error(self) -> Global___EmbedError:
-        """Why the request failed; the stream stays open."""
+    def error(self) -> _status_pb2.Status:
+        """Why the request failed, with the details of the same error in a unary call; the stream stays open."""
 
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         embed: Global___EmbedResponse | None = ...,
-        error: Global___EmbedError | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["embed", b"embed", "error", b"error", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -389,15 +390,15 @@ class SimilarityStreamResponse(_message.Message):
         """The response."""
 
     @_builtins.property
-    def error(self) -> Global___EmbedError:
-        """Why the request failed; the stream stays open."""
+    def error(self) -> _status_pb2.Status:
+        """Why the request failed, with the details of the same error in a unary call; the stream stays open."""
 
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         similarity: Global___SimilarityResponse | None = ...,
-        error: Global___EmbedError | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "result", b"result", "similarity", b"similarity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -408,36 +409,6 @@ class SimilarityStreamResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___SimilarityStreamResponse: _TypeAlias = SimilarityStreamResponse  # noqa: Y015
-
-@_typing.final
-class EmbedError(_message.Message):
-    """EmbedError is the error of one request of a stream."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CODE_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    MESSAGE_FIELD_NUMBER: _builtins.int
-    code: _builtins.int
-    """The google.rpc.Code of the same error in a unary call."""
-    reason: _builtins.str
-    """The machine-readable reason, as in ErrorInfo."""
-    message: _builtins.str
-    """A sentence for people."""
-    def __init__(
-        self,
-        *,
-        code: _builtins.int = ...,
-        reason: _builtins.str = ...,
-        message: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "reason", b"reason"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___EmbedError: _TypeAlias = EmbedError  # noqa: Y015
 
 @_typing.final
 class EmbedTiming(_message.Message):

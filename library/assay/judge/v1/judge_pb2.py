@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from assay.agent.v1 import agent_pb2 as assay_dot_agent_dot_v1_dot_agent__pb2
-from assay.v1 import price_pb2 as assay_dot_v1_dot_price__pb2
+from assay.v1 import judge_spec_pb2 as assay_dot_v1_dot_judge__spec__pb2
+from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61ssay/judge/v1/judge.proto\x12\x0e\x61ssay.judge.v1\x1a\x1a\x61ssay/agent/v1/agent.proto\x1a\x14\x61ssay/v1/price.proto\"\xbe\x04\n\x0cGradeRequest\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\t\x12\x16\n\treference\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x05 \x03(\t\x12\x14\n\x0csample_index\x18\x06 \x01(\r\x12\x13\n\x0brubric_yaml\x18\x07 \x01(\t\x12)\n\x05judge\x18\x08 \x01(\x0b\x32\x1a.assay.judge.v1.JudgeModel\x12\x0e\n\x06run_id\x18\t \x01(\t\x12\x1a\n\rspend_cap_usd\x18\n \x01(\x01H\x01\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x0b \x01(\r\x12\r\n\x05\x62\x61tch\x18\x0c \x01(\x08\x12\x15\n\rvalidate_only\x18\r \x01(\x08\x12\x0b\n\x03row\x18\x0e \x01(\t\x12\r\n\x05round\x18\x0f \x01(\r\x12(\n\x07history\x18\x10 \x03(\x0b\x32\x17.assay.agent.v1.Message\x12\r\n\x05scope\x18\x11 \x01(\t\x12\x1f\n\x12\x61llowance_nano_usd\x18\x12 \x01(\x04H\x02\x88\x01\x01\x12\x1c\n\x0ftoken_allowance\x18\x13 \x01(\x04H\x03\x88\x01\x01\x12\x11\n\tpreflight\x18\x14 \x01(\x08\x12\x16\n\tcriterion\x18\x15 \x01(\tH\x04\x88\x01\x01\x42\x0c\n\n_referenceB\x10\n\x0e_spend_cap_usdB\x15\n\x13_allowance_nano_usdB\x12\n\x10_token_allowanceB\x0c\n\n_criterion\"\xb9\x01\n\nJudgeModel\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61se_url\x18\x03 \x01(\t\x12\x14\n\x0ckey_variable\x18\x04 \x01(\t\x12\x18\n\x0btemperature\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\nmax_tokens\x18\x06 \x01(\r\x12$\n\x06prices\x18\x07 \x01(\x0b\x32\x14.assay.v1.ModelPriceB\x0e\n\x0c_temperature\"\x95\x01\n\rGradeResponse\x12(\n\x07verdict\x18\x01 \x01(\x0b\x32\x17.assay.judge.v1.Verdict\x12.\n\x05\x63\x61\x63he\x18\x02 \x01(\x0b\x32\x1f.assay.judge.v1.CacheStatistics\x12*\n\x08spending\x18\x03 \x01(\x0b\x32\x18.assay.judge.v1.Spending\"P\n\x0f\x43\x61\x63heStatistics\x12\x0c\n\x04hits\x18\x01 \x01(\x04\x12\x0e\n\x06misses\x18\x02 \x01(\x04\x12\x0e\n\x06joined\x18\x03 \x01(\x04\x12\x0f\n\x07\x65ntries\x18\x04 \x01(\x04\"j\n\x08Spending\x12\x11\n\tspent_usd\x18\x01 \x01(\x01\x12\x14\n\x0creserved_usd\x18\x02 \x01(\x01\x12\x14\n\x07\x63\x61p_usd\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0bunknown_usd\x18\x04 \x01(\x01\x42\n\n\x08_cap_usd\"\x83\x05\n\x07Verdict\x12-\n\x06status\x18\x01 \x01(\x0e\x32\x1d.assay.judge.v1.VerdictStatus\x12\x33\n\x06scores\x18\x02 \x03(\x0b\x32#.assay.judge.v1.Verdict.ScoresEntry\x12\x11\n\treasoning\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12$\n\x05usage\x18\x06 \x01(\x0b\x32\x15.assay.agent.v1.Usage\x12\x0e\n\x06\x63\x61\x63hed\x18\x07 \x01(\x08\x12\x0f\n\x07message\x18\x08 \x01(\t\x12\x10\n\x08\x61ttempts\x18\t \x01(\r\x12\x18\n\x0btemperature\x18\n \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05model\x18\x0b \x01(\t\x12\r\n\x05\x66lags\x18\x0c \x03(\t\x12\x0f\n\x07\x62y_rule\x18\r \x01(\x08\x12\x0b\n\x03key\x18\x0e \x01(\t\x12\x0e\n\x06\x63hoice\x18\x0f \x01(\t\x12\x0f\n\x07\x62\x61tched\x18\x10 \x01(\x08\x12\x16\n\x0eretry_after_ms\x18\x11 \x01(\r\x12$\n\x05saved\x18\x12 \x01(\x0b\x32\x15.assay.agent.v1.Usage\x12+\n\x05tries\x18\x13 \x03(\x0b\x32\x1c.assay.judge.v1.JudgeAttempt\x12\x17\n\x0fneeded_nano_usd\x18\x14 \x01(\x04\x12\x15\n\rneeded_tokens\x18\x15 \x01(\x04\x12\x16\n\x0e\x63harged_tokens\x18\x16 \x01(\x04\x12\x1a\n\x12refused_parameters\x18\x17 \x03(\t\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x0e\n\x0c_temperature\"\xd8\x01\n\x0cJudgeAttempt\x12\x0f\n\x07outcome\x18\x01 \x01(\t\x12\x19\n\x0cinput_tokens\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\routput_tokens\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\x15\n\x08\x63ost_usd\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x17\n\nlatency_ms\x18\x05 \x01(\x01H\x03\x88\x01\x01\x12\x11\n\testimated\x18\x06 \x01(\x08\x42\x0f\n\r_input_tokensB\x10\n\x0e_output_tokensB\x0b\n\t_cost_usdB\r\n\x0b_latency_ms\"j\n\x12GradeStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12+\n\x05grade\x18\x02 \x01(\x0b\x32\x1c.assay.judge.v1.GradeRequest\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"\xda\x01\n\x13GradeStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12(\n\x07verdict\x18\x02 \x01(\x0b\x32\x17.assay.judge.v1.Verdict\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1a.assay.judge.v1.JudgeError\x12.\n\x05\x63\x61\x63he\x18\x04 \x01(\x0b\x32\x1f.assay.judge.v1.CacheStatistics\x12*\n\x08spending\x18\x05 \x01(\x0b\x32\x18.assay.judge.v1.Spending\";\n\nJudgeError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xb7\x02\n\x12\x43omparePairRequest\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x10\n\x08\x61nswer_a\x18\x03 \x01(\t\x12\x10\n\x08\x61nswer_b\x18\x04 \x01(\t\x12\x16\n\treference\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0csample_index\x18\x06 \x01(\r\x12\x13\n\x0brubric_yaml\x18\x07 \x01(\t\x12)\n\x05judge\x18\x08 \x01(\x0b\x32\x1a.assay.judge.v1.JudgeModel\x12\x0e\n\x06run_id\x18\t \x01(\t\x12\x1a\n\rspend_cap_usd\x18\n \x01(\x01H\x01\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x0b \x01(\r\x12\r\n\x05scope\x18\x0c \x01(\tB\x0c\n\n_referenceB\x10\n\x0e_spend_cap_usd\"\xd9\x01\n\x13\x43omparePairResponse\x12*\n\x06winner\x18\x01 \x01(\x0e\x32\x1a.assay.judge.v1.PairWinner\x12\x0f\n\x07\x66lipped\x18\x02 \x01(\x08\x12)\n\x08verdicts\x18\x03 \x03(\x0b\x32\x17.assay.judge.v1.Verdict\x12.\n\x05\x63\x61\x63he\x18\x04 \x01(\x0b\x32\x1f.assay.judge.v1.CacheStatistics\x12*\n\x08spending\x18\x05 \x01(\x0b\x32\x18.assay.judge.v1.Spending\"\x14\n\x12ListRubricsRequest\">\n\x13ListRubricsResponse\x12\'\n\x07rubrics\x18\x01 \x03(\x0b\x32\x16.assay.judge.v1.Rubric\"\x80\x01\n\x06Rubric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x10\n\x08\x63riteria\x18\x03 \x03(\t\x12\x0f\n\x07minimum\x18\x04 \x01(\x01\x12\x0f\n\x07maximum\x18\x05 \x01(\x01\x12\r\n\x05whole\x18\x06 \x01(\x08\x12\x10\n\x08\x63ompares\x18\x07 \x01(\x08\"#\n\x12\x44\x65leteScopeRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"\xa7\x02\n\x13\x44\x65leteScopeResponse\x12N\n\x0e\x64\x65leted_counts\x18\x01 \x03(\x0b\x32\x36.assay.judge.v1.DeleteScopeResponse.DeletedCountsEntry\x12R\n\x10remaining_counts\x18\x02 \x03(\x0b\x32\x38.assay.judge.v1.DeleteScopeResponse.RemainingCountsEntry\x1a\x34\n\x12\x44\x65letedCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x36\n\x14RemainingCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01*\x85\x01\n\rVerdictStatus\x12\x1e\n\x1aVERDICT_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14VERDICT_STATUS_VALID\x10\x01\x12\x1a\n\x16VERDICT_STATUS_INVALID\x10\x02\x12\x1e\n\x1aVERDICT_STATUS_UNAVAILABLE\x10\x03*d\n\nPairWinner\x12\x1b\n\x17PAIR_WINNER_UNSPECIFIED\x10\x00\x12\x11\n\rPAIR_WINNER_A\x10\x01\x12\x11\n\rPAIR_WINNER_B\x10\x02\x12\x13\n\x0fPAIR_WINNER_TIE\x10\x03\x32\xc2\x03\n\x0cJudgeService\x12\x44\n\x05Grade\x12\x1c.assay.judge.v1.GradeRequest\x1a\x1d.assay.judge.v1.GradeResponse\x12Z\n\x0bGradeStream\x12\".assay.judge.v1.GradeStreamRequest\x1a#.assay.judge.v1.GradeStreamResponse(\x01\x30\x01\x12V\n\x0b\x43omparePair\x12\".assay.judge.v1.ComparePairRequest\x1a#.assay.judge.v1.ComparePairResponse\x12[\n\x0bListRubrics\x12\".assay.judge.v1.ListRubricsRequest\x1a#.assay.judge.v1.ListRubricsResponse\"\x03\x90\x02\x01\x12[\n\x0b\x44\x65leteScope\x12\".assay.judge.v1.DeleteScopeRequest\x1a#.assay.judge.v1.DeleteScopeResponse\"\x03\x90\x02\x02\x42R\n\x12\x64\x65v.assay.judge.v1P\x01Z)assay.dev/gen/assay/judge/v1;assayjudgev1\xaa\x02\x0e\x41ssay.Judge.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61ssay/judge/v1/judge.proto\x12\x0e\x61ssay.judge.v1\x1a\x1a\x61ssay/agent/v1/agent.proto\x1a\x19\x61ssay/v1/judge_spec.proto\x1a\x17google/rpc/status.proto\"\xc2\x04\n\x0cGradeRequest\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\t\x12\x16\n\treference\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x05 \x03(\t\x12\x14\n\x0csample_index\x18\x06 \x01(\r\x12\x13\n\x0brubric_yaml\x18\x07 \x01(\t\x12#\n\x05judge\x18\x08 \x01(\x0b\x32\x14.assay.v1.JudgeModel\x12\x0e\n\x06run_id\x18\t \x01(\t\x12\x1f\n\x12spend_cap_nano_usd\x18\n \x01(\x04H\x01\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x0b \x01(\r\x12\r\n\x05\x62\x61tch\x18\x0c \x01(\x08\x12\x15\n\rvalidate_only\x18\r \x01(\x08\x12\x0b\n\x03row\x18\x0e \x01(\t\x12\r\n\x05round\x18\x0f \x01(\r\x12(\n\x07history\x18\x10 \x03(\x0b\x32\x17.assay.agent.v1.Message\x12\r\n\x05scope\x18\x11 \x01(\t\x12\x1f\n\x12\x61llowance_nano_usd\x18\x12 \x01(\x04H\x02\x88\x01\x01\x12\x1c\n\x0ftoken_allowance\x18\x13 \x01(\x04H\x03\x88\x01\x01\x12\x11\n\tpreflight\x18\x14 \x01(\x08\x12\x16\n\tcriterion\x18\x15 \x01(\tH\x04\x88\x01\x01\x42\x0c\n\n_referenceB\x15\n\x13_spend_cap_nano_usdB\x15\n\x13_allowance_nano_usdB\x12\n\x10_token_allowanceB\x0c\n\n_criterion\"\x95\x01\n\rGradeResponse\x12(\n\x07verdict\x18\x01 \x01(\x0b\x32\x17.assay.judge.v1.Verdict\x12.\n\x05\x63\x61\x63he\x18\x02 \x01(\x0b\x32\x1f.assay.judge.v1.CacheStatistics\x12*\n\x08spending\x18\x03 \x01(\x0b\x32\x18.assay.judge.v1.Spending\"P\n\x0f\x43\x61\x63heStatistics\x12\x0c\n\x04hits\x18\x01 \x01(\x04\x12\x0e\n\x06misses\x18\x02 \x01(\x04\x12\x0e\n\x06joined\x18\x03 \x01(\x04\x12\x0f\n\x07\x65ntries\x18\x04 \x01(\x04\"\x83\x01\n\x08Spending\x12\x16\n\x0espent_nano_usd\x18\x01 \x01(\x04\x12\x19\n\x11reserved_nano_usd\x18\x02 \x01(\x04\x12\x19\n\x0c\x63\x61p_nano_usd\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x10unknown_nano_usd\x18\x04 \x01(\x04\x42\x0f\n\r_cap_nano_usd\"\x9e\x05\n\x07Verdict\x12-\n\x06status\x18\x01 \x01(\x0e\x32\x1d.assay.judge.v1.VerdictStatus\x12\x33\n\x06scores\x18\x02 \x03(\x0b\x32#.assay.judge.v1.Verdict.ScoresEntry\x12\x11\n\treasoning\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12$\n\x05usage\x18\x06 \x01(\x0b\x32\x15.assay.agent.v1.Usage\x12\x0e\n\x06\x63\x61\x63hed\x18\x07 \x01(\x08\x12\x0f\n\x07message\x18\x08 \x01(\t\x12\x12\n\ncall_count\x18\t \x01(\r\x12\x18\n\x0btemperature\x18\n \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05model\x18\x0b \x01(\t\x12\r\n\x05\x66lags\x18\x0c \x03(\t\x12\x0f\n\x07\x62y_rule\x18\r \x01(\x08\x12\x0b\n\x03key\x18\x0e \x01(\t\x12*\n\x06\x63hoice\x18\x0f \x01(\x0e\x32\x1a.assay.judge.v1.PairChoice\x12\x0f\n\x07\x62\x61tched\x18\x10 \x01(\x08\x12\x16\n\x0eretry_after_ms\x18\x11 \x01(\r\x12$\n\x05saved\x18\x12 \x01(\x0b\x32\x15.assay.agent.v1.Usage\x12(\n\x05\x63\x61lls\x18\x13 \x03(\x0b\x32\x19.assay.judge.v1.JudgeCall\x12\x17\n\x0fneeded_nano_usd\x18\x14 \x01(\x04\x12\x15\n\rneeded_tokens\x18\x15 \x01(\x04\x12\x16\n\x0e\x63harged_tokens\x18\x16 \x01(\x04\x12\x1a\n\x12refused_parameters\x18\x17 \x03(\t\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x0e\n\x0c_temperature\"\xd5\x01\n\tJudgeCall\x12\x0f\n\x07outcome\x18\x01 \x01(\t\x12\x19\n\x0cinput_tokens\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\routput_tokens\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\x15\n\x08\x63ost_usd\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x17\n\nlatency_ms\x18\x05 \x01(\x01H\x03\x88\x01\x01\x12\x11\n\testimated\x18\x06 \x01(\x08\x42\x0f\n\r_input_tokensB\x10\n\x0e_output_tokensB\x0b\n\t_cost_usdB\r\n\x0b_latency_ms\"j\n\x12GradeStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12+\n\x05grade\x18\x02 \x01(\x0b\x32\x1c.assay.judge.v1.GradeRequest\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"\x88\x01\n\x13GradeStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12.\n\x05grade\x18\x02 \x01(\x0b\x32\x1d.assay.judge.v1.GradeResponseH\x00\x12#\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"\xbb\x02\n\x12\x43omparePairRequest\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x10\n\x08\x61nswer_a\x18\x03 \x01(\t\x12\x10\n\x08\x61nswer_b\x18\x04 \x01(\t\x12\x16\n\treference\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0csample_index\x18\x06 \x01(\r\x12\x13\n\x0brubric_yaml\x18\x07 \x01(\t\x12#\n\x05judge\x18\x08 \x01(\x0b\x32\x14.assay.v1.JudgeModel\x12\x0e\n\x06run_id\x18\t \x01(\t\x12\x1f\n\x12spend_cap_nano_usd\x18\n \x01(\x04H\x01\x88\x01\x01\x12\x12\n\ntimeout_ms\x18\x0b \x01(\r\x12\r\n\x05scope\x18\x0c \x01(\tB\x0c\n\n_referenceB\x15\n\x13_spend_cap_nano_usd\"\xd9\x01\n\x13\x43omparePairResponse\x12*\n\x06winner\x18\x01 \x01(\x0e\x32\x1a.assay.judge.v1.PairWinner\x12\x0f\n\x07\x66lipped\x18\x02 \x01(\x08\x12)\n\x08verdicts\x18\x03 \x03(\x0b\x32\x17.assay.judge.v1.Verdict\x12.\n\x05\x63\x61\x63he\x18\x04 \x01(\x0b\x32\x1f.assay.judge.v1.CacheStatistics\x12*\n\x08spending\x18\x05 \x01(\x0b\x32\x18.assay.judge.v1.Spending\"\x14\n\x12ListRubricsRequest\">\n\x13ListRubricsResponse\x12\'\n\x07rubrics\x18\x01 \x03(\x0b\x32\x16.assay.judge.v1.Rubric\"\x80\x01\n\x06Rubric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x10\n\x08\x63riteria\x18\x03 \x03(\t\x12\x0f\n\x07minimum\x18\x04 \x01(\x01\x12\x0f\n\x07maximum\x18\x05 \x01(\x01\x12\r\n\x05whole\x18\x06 \x01(\x08\x12\x10\n\x08\x63ompares\x18\x07 \x01(\x08\"#\n\x12\x44\x65leteScopeRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"\xa7\x02\n\x13\x44\x65leteScopeResponse\x12N\n\x0e\x64\x65leted_counts\x18\x01 \x03(\x0b\x32\x36.assay.judge.v1.DeleteScopeResponse.DeletedCountsEntry\x12R\n\x10remaining_counts\x18\x02 \x03(\x0b\x32\x38.assay.judge.v1.DeleteScopeResponse.RemainingCountsEntry\x1a\x34\n\x12\x44\x65letedCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x36\n\x14RemainingCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01*\x85\x01\n\rVerdictStatus\x12\x1e\n\x1aVERDICT_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14VERDICT_STATUS_VALID\x10\x01\x12\x1a\n\x16VERDICT_STATUS_INVALID\x10\x02\x12\x1e\n\x1aVERDICT_STATUS_UNAVAILABLE\x10\x03*m\n\nPairChoice\x12\x1b\n\x17PAIR_CHOICE_UNSPECIFIED\x10\x00\x12\x15\n\x11PAIR_CHOICE_FIRST\x10\x01\x12\x16\n\x12PAIR_CHOICE_SECOND\x10\x02\x12\x13\n\x0fPAIR_CHOICE_TIE\x10\x03*d\n\nPairWinner\x12\x1b\n\x17PAIR_WINNER_UNSPECIFIED\x10\x00\x12\x11\n\rPAIR_WINNER_A\x10\x01\x12\x11\n\rPAIR_WINNER_B\x10\x02\x12\x13\n\x0fPAIR_WINNER_TIE\x10\x03\x32\xc2\x03\n\x0cJudgeService\x12\x44\n\x05Grade\x12\x1c.assay.judge.v1.GradeRequest\x1a\x1d.assay.judge.v1.GradeResponse\x12Z\n\x0bGradeStream\x12\".assay.judge.v1.GradeStreamRequest\x1a#.assay.judge.v1.GradeStreamResponse(\x01\x30\x01\x12V\n\x0b\x43omparePair\x12\".assay.judge.v1.ComparePairRequest\x1a#.assay.judge.v1.ComparePairResponse\x12[\n\x0bListRubrics\x12\".assay.judge.v1.ListRubricsRequest\x1a#.assay.judge.v1.ListRubricsResponse\"\x03\x90\x02\x01\x12[\n\x0b\x44\x65leteScope\x12\".assay.judge.v1.DeleteScopeRequest\x1a#.assay.judge.v1.DeleteScopeResponse\"\x03\x90\x02\x02\x42R\n\x12\x64\x65v.assay.judge.v1P\x01Z)assay.dev/gen/assay/judge/v1;assayjudgev1\xaa\x02\x0e\x41ssay.Judge.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,50 +45,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JUDGESERVICE'].methods_by_name['ListRubrics']._serialized_options = b'\220\002\001'
   _globals['_JUDGESERVICE'].methods_by_name['DeleteScope']._loaded_options = None
   _globals['_JUDGESERVICE'].methods_by_name['DeleteScope']._serialized_options = b'\220\002\002'
-  _globals['_VERDICTSTATUS']._serialized_start=3545
-  _globals['_VERDICTSTATUS']._serialized_end=3678
-  _globals['_PAIRWINNER']._serialized_start=3680
-  _globals['_PAIRWINNER']._serialized_end=3780
-  _globals['_GRADEREQUEST']._serialized_start=97
-  _globals['_GRADEREQUEST']._serialized_end=671
-  _globals['_JUDGEMODEL']._serialized_start=674
-  _globals['_JUDGEMODEL']._serialized_end=859
-  _globals['_GRADERESPONSE']._serialized_start=862
-  _globals['_GRADERESPONSE']._serialized_end=1011
-  _globals['_CACHESTATISTICS']._serialized_start=1013
-  _globals['_CACHESTATISTICS']._serialized_end=1093
-  _globals['_SPENDING']._serialized_start=1095
-  _globals['_SPENDING']._serialized_end=1201
-  _globals['_VERDICT']._serialized_start=1204
-  _globals['_VERDICT']._serialized_end=1847
-  _globals['_VERDICT_SCORESENTRY']._serialized_start=1786
-  _globals['_VERDICT_SCORESENTRY']._serialized_end=1831
-  _globals['_JUDGEATTEMPT']._serialized_start=1850
-  _globals['_JUDGEATTEMPT']._serialized_end=2066
-  _globals['_GRADESTREAMREQUEST']._serialized_start=2068
-  _globals['_GRADESTREAMREQUEST']._serialized_end=2174
-  _globals['_GRADESTREAMRESPONSE']._serialized_start=2177
-  _globals['_GRADESTREAMRESPONSE']._serialized_end=2395
-  _globals['_JUDGEERROR']._serialized_start=2397
-  _globals['_JUDGEERROR']._serialized_end=2456
-  _globals['_COMPAREPAIRREQUEST']._serialized_start=2459
-  _globals['_COMPAREPAIRREQUEST']._serialized_end=2770
-  _globals['_COMPAREPAIRRESPONSE']._serialized_start=2773
-  _globals['_COMPAREPAIRRESPONSE']._serialized_end=2990
-  _globals['_LISTRUBRICSREQUEST']._serialized_start=2992
-  _globals['_LISTRUBRICSREQUEST']._serialized_end=3012
-  _globals['_LISTRUBRICSRESPONSE']._serialized_start=3014
-  _globals['_LISTRUBRICSRESPONSE']._serialized_end=3076
-  _globals['_RUBRIC']._serialized_start=3079
-  _globals['_RUBRIC']._serialized_end=3207
-  _globals['_DELETESCOPEREQUEST']._serialized_start=3209
-  _globals['_DELETESCOPEREQUEST']._serialized_end=3244
-  _globals['_DELETESCOPERESPONSE']._serialized_start=3247
-  _globals['_DELETESCOPERESPONSE']._serialized_end=3542
-  _globals['_DELETESCOPERESPONSE_DELETEDCOUNTSENTRY']._serialized_start=3434
-  _globals['_DELETESCOPERESPONSE_DELETEDCOUNTSENTRY']._serialized_end=3486
-  _globals['_DELETESCOPERESPONSE_REMAININGCOUNTSENTRY']._serialized_start=3488
-  _globals['_DELETESCOPERESPONSE_REMAININGCOUNTSENTRY']._serialized_end=3542
-  _globals['_JUDGESERVICE']._serialized_start=3783
-  _globals['_JUDGESERVICE']._serialized_end=4233
+  _globals['_VERDICTSTATUS']._serialized_start=3302
+  _globals['_VERDICTSTATUS']._serialized_end=3435
+  _globals['_PAIRCHOICE']._serialized_start=3437
+  _globals['_PAIRCHOICE']._serialized_end=3546
+  _globals['_PAIRWINNER']._serialized_start=3548
+  _globals['_PAIRWINNER']._serialized_end=3648
+  _globals['_GRADEREQUEST']._serialized_start=127
+  _globals['_GRADEREQUEST']._serialized_end=705
+  _globals['_GRADERESPONSE']._serialized_start=708
+  _globals['_GRADERESPONSE']._serialized_end=857
+  _globals['_CACHESTATISTICS']._serialized_start=859
+  _globals['_CACHESTATISTICS']._serialized_end=939
+  _globals['_SPENDING']._serialized_start=942
+  _globals['_SPENDING']._serialized_end=1073
+  _globals['_VERDICT']._serialized_start=1076
+  _globals['_VERDICT']._serialized_end=1746
+  _globals['_VERDICT_SCORESENTRY']._serialized_start=1685
+  _globals['_VERDICT_SCORESENTRY']._serialized_end=1730
+  _globals['_JUDGECALL']._serialized_start=1749
+  _globals['_JUDGECALL']._serialized_end=1962
+  _globals['_GRADESTREAMREQUEST']._serialized_start=1964
+  _globals['_GRADESTREAMREQUEST']._serialized_end=2070
+  _globals['_GRADESTREAMRESPONSE']._serialized_start=2073
+  _globals['_GRADESTREAMRESPONSE']._serialized_end=2209
+  _globals['_COMPAREPAIRREQUEST']._serialized_start=2212
+  _globals['_COMPAREPAIRREQUEST']._serialized_end=2527
+  _globals['_COMPAREPAIRRESPONSE']._serialized_start=2530
+  _globals['_COMPAREPAIRRESPONSE']._serialized_end=2747
+  _globals['_LISTRUBRICSREQUEST']._serialized_start=2749
+  _globals['_LISTRUBRICSREQUEST']._serialized_end=2769
+  _globals['_LISTRUBRICSRESPONSE']._serialized_start=2771
+  _globals['_LISTRUBRICSRESPONSE']._serialized_end=2833
+  _globals['_RUBRIC']._serialized_start=2836
+  _globals['_RUBRIC']._serialized_end=2964
+  _globals['_DELETESCOPEREQUEST']._serialized_start=2966
+  _globals['_DELETESCOPEREQUEST']._serialized_end=3001
+  _globals['_DELETESCOPERESPONSE']._serialized_start=3004
+  _globals['_DELETESCOPERESPONSE']._serialized_end=3299
+  _globals['_DELETESCOPERESPONSE_DELETEDCOUNTSENTRY']._serialized_start=3191
+  _globals['_DELETESCOPERESPONSE_DELETEDCOUNTSENTRY']._serialized_end=3243
+  _globals['_DELETESCOPERESPONSE_REMAININGCOUNTSENTRY']._serialized_start=3245
+  _globals['_DELETESCOPERESPONSE_REMAININGCOUNTSENTRY']._serialized_end=3299
+  _globals['_JUDGESERVICE']._serialized_start=3651
+  _globals['_JUDGESERVICE']._serialized_end=4101
 # @@protoc_insertion_point(module_scope)

@@ -5,16 +5,18 @@ The contract of the judge, which grades answers with a language model.
 
 This contract connects Assay's own processes, which all have the same version. It carries no promise of stability. An
 absent optional field is unknown or not set, never 0; plain fields have the default 0, false or empty. Readers ignore
-unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd. Shares are 0 to 1.
+unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd; what is enforced or
+summed is in whole billionths of a US dollar, estimates of a call's cost are in US dollars. Shares are 0 to 1.
 """
 
 from assay.agent.v1 import agent_pb2 as _agent_pb2
-from assay.v1 import price_pb2 as _price_pb2
+from assay.v1 import judge_spec_pb2 as _judge_spec_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -53,6 +55,34 @@ VERDICT_STATUS_INVALID: VerdictStatus.ValueType  # 2
 VERDICT_STATUS_UNAVAILABLE: VerdictStatus.ValueType  # 3
 """The judge could not be asked."""
 Global___VerdictStatus: _TypeAlias = VerdictStatus  # noqa: Y015
+
+class _PairChoice:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PairChoiceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PairChoice.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PAIR_CHOICE_UNSPECIFIED: _PairChoice.ValueType  # 0
+    """No pair was compared, or there is no valid verdict."""
+    PAIR_CHOICE_FIRST: _PairChoice.ValueType  # 1
+    """The answer shown first."""
+    PAIR_CHOICE_SECOND: _PairChoice.ValueType  # 2
+    """The answer shown second."""
+    PAIR_CHOICE_TIE: _PairChoice.ValueType  # 3
+    """Both are equally good."""
+
+class PairChoice(_PairChoice, metaclass=_PairChoiceEnumTypeWrapper):
+    """PairChoice is the better of two answers as they were shown."""
+
+PAIR_CHOICE_UNSPECIFIED: PairChoice.ValueType  # 0
+"""No pair was compared, or there is no valid verdict."""
+PAIR_CHOICE_FIRST: PairChoice.ValueType  # 1
+"""The answer shown first."""
+PAIR_CHOICE_SECOND: PairChoice.ValueType  # 2
+"""The answer shown second."""
+PAIR_CHOICE_TIE: PairChoice.ValueType  # 3
+"""Both are equally good."""
+Global___PairChoice: _TypeAlias = PairChoice  # noqa: Y015
 
 class _PairWinner:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -97,7 +127,7 @@ class GradeRequest(_message.Message):
     RUBRIC_YAML_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
-    SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_NANO_USD_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
@@ -123,8 +153,8 @@ class GradeRequest(_message.Message):
     """A custom rubric as YAML, which replaces the server's; empty for none."""
     run_id: _builtins.str
     """The run that pays; empty for none. The calls of a run share a retry budget and a spend cap."""
-    spend_cap_usd: _builtins.float
-    """Spend cap of the run's judging in US dollars, at least 0; absent for the server's own cap. The lower cap applies.
+    spend_cap_nano_usd: _builtins.int
+    """Spend cap of the run's judging in billionths of a US dollar; absent for the server's own cap. The lower cap applies.
     Needs run_id.
     """
     timeout_ms: _builtins.int
@@ -156,7 +186,7 @@ class GradeRequest(_message.Message):
     """
     allowance_nano_usd: _builtins.int
     """Total that the run may have spent on judging by now, in billionths of a US dollar: the amount reserved for it of
-    its team's money. Absent for no bound. Unlike spend_cap_usd it grows while the run works, and does not exclude a
+    its team's money. Absent for no bound. Unlike spend_cap_nano_usd it grows while the run works, and does not exclude a
     judge without a price. A call that could exceed it is not made: the verdict is UNAVAILABLE with the reason
     allowance_too_small, and needed_nano_usd is the missing amount; retry with a larger allowance. Needs run_id.
     """
@@ -181,8 +211,10 @@ class GradeRequest(_message.Message):
         """Passages that should support the answer."""
 
     @_builtins.property
-    def judge(self) -> Global___JudgeModel:
-        """The judge; absent for the server's own."""
+    def judge(self) -> _judge_spec_pb2.JudgeModel:
+        """The judge; absent for the server's own. Its provider may also be "none", or empty for the server's own judge; then
+        only temperature and max_tokens may be set. A key's secret is secret://TEAM/NAME.
+        """
 
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.Message]:
@@ -202,9 +234,9 @@ class GradeRequest(_message.Message):
         contexts: _abc.Iterable[_builtins.str] | None = ...,
         sample_index: _builtins.int = ...,
         rubric_yaml: _builtins.str = ...,
-        judge: Global___JudgeModel | None = ...,
+        judge: _judge_spec_pb2.JudgeModel | None = ...,
         run_id: _builtins.str = ...,
-        spend_cap_usd: _builtins.float | None = ...,
+        spend_cap_nano_usd: _builtins.int | None = ...,
         timeout_ms: _builtins.int = ...,
         batch: _builtins.bool = ...,
         validate_only: _builtins.bool = ...,
@@ -217,9 +249,9 @@ class GradeRequest(_message.Message):
         preflight: _builtins.bool = ...,
         criterion: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_criterion", b"_criterion", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "criterion", b"criterion", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd", "token_allowance", b"token_allowance"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_criterion", b"_criterion", "_reference", b"_reference", "_spend_cap_nano_usd", b"_spend_cap_nano_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "criterion", b"criterion", "judge", b"judge", "reference", b"reference", "spend_cap_nano_usd", b"spend_cap_nano_usd", "token_allowance", b"token_allowance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_criterion", b"_criterion", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "criterion", b"criterion", "history", b"history", "judge", b"judge", "preflight", b"preflight", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "token_allowance", b"token_allowance", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_criterion", b"_criterion", "_reference", b"_reference", "_spend_cap_nano_usd", b"_spend_cap_nano_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "criterion", b"criterion", "history", b"history", "judge", b"judge", "preflight", b"preflight", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_nano_usd", b"spend_cap_nano_usd", "timeout_ms", b"timeout_ms", "token_allowance", b"token_allowance", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allowance_nano_usd: _TypeAlias = _typing.Literal["allowance_nano_usd"]  # noqa: Y015
     _WhichOneofArgType__allowance_nano_usd: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd"]  # noqa: Y015
@@ -227,8 +259,8 @@ class GradeRequest(_message.Message):
     _WhichOneofArgType__criterion: _TypeAlias = _typing.Literal["_criterion", b"_criterion"]  # noqa: Y015
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
-    _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
-    _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
+    _WhichOneofReturnType__spend_cap_nano_usd: _TypeAlias = _typing.Literal["spend_cap_nano_usd"]  # noqa: Y015
+    _WhichOneofArgType__spend_cap_nano_usd: _TypeAlias = _typing.Literal["_spend_cap_nano_usd", b"_spend_cap_nano_usd"]  # noqa: Y015
     _WhichOneofReturnType__token_allowance: _TypeAlias = _typing.Literal["token_allowance"]  # noqa: Y015
     _WhichOneofArgType__token_allowance: _TypeAlias = _typing.Literal["_token_allowance", b"_token_allowance"]  # noqa: Y015
     @_typing.overload
@@ -238,68 +270,11 @@ class GradeRequest(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reference) -> _WhichOneofReturnType__reference | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_usd) -> _WhichOneofReturnType__spend_cap_usd | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_nano_usd) -> _WhichOneofReturnType__spend_cap_nano_usd | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__token_allowance) -> _WhichOneofReturnType__token_allowance | None: ...
 
 Global___GradeRequest: _TypeAlias = GradeRequest  # noqa: Y015
-
-@_typing.final
-class JudgeModel(_message.Message):
-    """JudgeModel is a judge's model and its parameters."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PROVIDER_FIELD_NUMBER: _builtins.int
-    MODEL_FIELD_NUMBER: _builtins.int
-    BASE_URL_FIELD_NUMBER: _builtins.int
-    KEY_VARIABLE_FIELD_NUMBER: _builtins.int
-    TEMPERATURE_FIELD_NUMBER: _builtins.int
-    MAX_TOKENS_FIELD_NUMBER: _builtins.int
-    PRICES_FIELD_NUMBER: _builtins.int
-    provider: _builtins.str
-    """"anthropic", "openai" (with base_url any service that speaks its protocol), "replay" or "none". Empty for the
-    server's own judge; then only temperature and max_tokens may be set.
-    """
-    model: _builtins.str
-    """The model's id. For "replay" the recorded judge, e.g. "openai:gpt-4o-mini"; empty if the recording has only one."""
-    base_url: _builtins.str
-    """URL of the service; empty for the provider's own. Servers allow only services that their operator lists."""
-    key_variable: _builtins.str
-    """Environment variable of the server that holds the key, or secret://TEAM/NAME. Empty for the provider's usual
-    variable for its own service, and no key for any other service.
-    """
-    temperature: _builtins.float
-    """Sampling temperature, 0 to 2; absent means 0.1. Not sent to models that do not accept it."""
-    max_tokens: _builtins.int
-    """Maximum tokens of a verdict, reasoning included, at most 100,000; 0 means 2,048."""
-    @_builtins.property
-    def prices(self) -> _price_pb2.ModelPrice:
-        """The caller's price of the model; absent for the server's own. A call costs the higher of both prices. If the server
-        has no price, the caller's counts, unless the server caps a run's spending: then the price is unknown. Each number
-        is at most 10,000. The price changes no verdict, key or fingerprint.
-        """
-
-    def __init__(
-        self,
-        *,
-        provider: _builtins.str = ...,
-        model: _builtins.str = ...,
-        base_url: _builtins.str = ...,
-        key_variable: _builtins.str = ...,
-        temperature: _builtins.float | None = ...,
-        max_tokens: _builtins.int = ...,
-        prices: _price_pb2.ModelPrice | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "prices", b"prices", "temperature", b"temperature"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "base_url", b"base_url", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "prices", b"prices", "provider", b"provider", "temperature", b"temperature"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
-    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
-
-Global___JudgeModel: _TypeAlias = JudgeModel  # noqa: Y015
 
 @_typing.final
 class GradeResponse(_message.Message):
@@ -373,39 +348,39 @@ Global___CacheStatistics: _TypeAlias = CacheStatistics  # noqa: Y015
 
 @_typing.final
 class Spending(_message.Message):
-    """Spending is the cost of a run's judging."""
+    """Spending is the cost of a run's judging, in billionths of a US dollar."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    SPENT_USD_FIELD_NUMBER: _builtins.int
-    RESERVED_USD_FIELD_NUMBER: _builtins.int
-    CAP_USD_FIELD_NUMBER: _builtins.int
-    UNKNOWN_USD_FIELD_NUMBER: _builtins.int
-    spent_usd: _builtins.float
-    """Paid amount in US dollars. A call with an unknown outcome counts with its maximum cost."""
-    reserved_usd: _builtins.float
-    """Amount reserved for calls in flight, in US dollars."""
-    cap_usd: _builtins.float
-    """The cap in US dollars; absent for none."""
-    unknown_usd: _builtins.float
-    """Part of spent_usd reserved for calls with an unknown outcome, such as a timeout or a killed process. The actual
+    SPENT_NANO_USD_FIELD_NUMBER: _builtins.int
+    RESERVED_NANO_USD_FIELD_NUMBER: _builtins.int
+    CAP_NANO_USD_FIELD_NUMBER: _builtins.int
+    UNKNOWN_NANO_USD_FIELD_NUMBER: _builtins.int
+    spent_nano_usd: _builtins.int
+    """Paid amount. A call with an unknown outcome counts with its maximum cost."""
+    reserved_nano_usd: _builtins.int
+    """Amount reserved for calls in flight."""
+    cap_nano_usd: _builtins.int
+    """The cap; absent for none."""
+    unknown_nano_usd: _builtins.int
+    """Part of spent_nano_usd reserved for calls with an unknown outcome, such as a timeout or a killed process. The actual
     bill may be lower. Once an identical request is answered, it falls to the maximum cost of the lost one.
     """
     def __init__(
         self,
         *,
-        spent_usd: _builtins.float = ...,
-        reserved_usd: _builtins.float = ...,
-        cap_usd: _builtins.float | None = ...,
-        unknown_usd: _builtins.float = ...,
+        spent_nano_usd: _builtins.int = ...,
+        reserved_nano_usd: _builtins.int = ...,
+        cap_nano_usd: _builtins.int | None = ...,
+        unknown_nano_usd: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd", "cap_usd", b"cap_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cap_nano_usd", b"_cap_nano_usd", "cap_nano_usd", b"cap_nano_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd", "cap_usd", b"cap_usd", "reserved_usd", b"reserved_usd", "spent_usd", b"spent_usd", "unknown_usd", b"unknown_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cap_nano_usd", b"_cap_nano_usd", "cap_nano_usd", b"cap_nano_usd", "reserved_nano_usd", b"reserved_nano_usd", "spent_nano_usd", b"spent_nano_usd", "unknown_nano_usd", b"unknown_nano_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__cap_usd: _TypeAlias = _typing.Literal["cap_usd"]  # noqa: Y015
-    _WhichOneofArgType__cap_usd: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__cap_usd) -> _WhichOneofReturnType__cap_usd | None: ...
+    _WhichOneofReturnType__cap_nano_usd: _TypeAlias = _typing.Literal["cap_nano_usd"]  # noqa: Y015
+    _WhichOneofArgType__cap_nano_usd: _TypeAlias = _typing.Literal["_cap_nano_usd", b"_cap_nano_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cap_nano_usd) -> _WhichOneofReturnType__cap_nano_usd | None: ...
 
 Global___Spending: _TypeAlias = Spending  # noqa: Y015
 
@@ -443,7 +418,7 @@ class Verdict(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     CACHED_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    CALL_COUNT_FIELD_NUMBER: _builtins.int
     TEMPERATURE_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     FLAGS_FIELD_NUMBER: _builtins.int
@@ -453,7 +428,7 @@ class Verdict(_message.Message):
     BATCHED_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     SAVED_FIELD_NUMBER: _builtins.int
-    TRIES_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
     NEEDED_NANO_USD_FIELD_NUMBER: _builtins.int
     NEEDED_TOKENS_FIELD_NUMBER: _builtins.int
     CHARGED_TOKENS_FIELD_NUMBER: _builtins.int
@@ -468,7 +443,7 @@ class Verdict(_message.Message):
     judge_denied (every request: key, model or quota), rate_limited, deadline_exceeded, retry_budget_spent,
     spend_cap_reached, allowance_too_small, price_unknown, not_recorded; of batches: batch_pending (retry later),
     batch_cancelled and batch_failed (the whole batch), batch_expired and batch_result_missing (this request, each time
-    it was ordered).
+    it was ordered). More may come.
     """
     fingerprint: _builtins.str
     """Hash of model, parameters, template, schema and parser."""
@@ -476,7 +451,7 @@ class Verdict(_message.Message):
     """Whether the verdict came from the cache, or from an identical request in flight."""
     message: _builtins.str
     """The reason as a sentence for people; empty if VALID. Untrusted text."""
-    attempts: _builtins.int
+    call_count: _builtins.int
     """Number of calls of the judge for this verdict."""
     temperature: _builtins.float
     """The temperature sent; absent if none was."""
@@ -488,8 +463,8 @@ class Verdict(_message.Message):
     """
     key: _builtins.str
     """SHA-256 of everything that the verdict depends on, its key in the cache."""
-    choice: _builtins.str
-    """The better answer as shown: "first", "second" or "tie"; empty unless a pair was compared."""
+    choice: Global___PairChoice.ValueType
+    """The better answer as shown; UNSPECIFIED unless a pair was compared."""
     batched: _builtins.bool
     """Whether the judge was asked through its batch API, at its price; false for a verdict from the cache."""
     retry_after_ms: _builtins.int
@@ -508,7 +483,7 @@ class Verdict(_message.Message):
 
     @_builtins.property
     def usage(self) -> _agent_pb2.Usage:
-        """Tokens and cost of all attempts; empty for a verdict from the cache."""
+        """Tokens and cost of all calls; empty for a verdict from the cache."""
 
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -524,7 +499,7 @@ class Verdict(_message.Message):
         """Original usage of the verdict if the cache, or an identical request, saved it now."""
 
     @_builtins.property
-    def tries(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeAttempt]:
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeCall]:
         """The calls for this verdict, oldest first; empty for a verdict from the cache. At most 20."""
 
     @_builtins.property
@@ -544,17 +519,17 @@ class Verdict(_message.Message):
         usage: _agent_pb2.Usage | None = ...,
         cached: _builtins.bool = ...,
         message: _builtins.str = ...,
-        attempts: _builtins.int = ...,
+        call_count: _builtins.int = ...,
         temperature: _builtins.float | None = ...,
         model: _builtins.str = ...,
         flags: _abc.Iterable[_builtins.str] | None = ...,
         by_rule: _builtins.bool = ...,
         key: _builtins.str = ...,
-        choice: _builtins.str = ...,
+        choice: Global___PairChoice.ValueType = ...,
         batched: _builtins.bool = ...,
         retry_after_ms: _builtins.int = ...,
         saved: _agent_pb2.Usage | None = ...,
-        tries: _abc.Iterable[Global___JudgeAttempt] | None = ...,
+        calls: _abc.Iterable[Global___JudgeCall] | None = ...,
         needed_nano_usd: _builtins.int = ...,
         needed_tokens: _builtins.int = ...,
         charged_tokens: _builtins.int = ...,
@@ -562,7 +537,7 @@ class Verdict(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "saved", b"saved", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "charged_tokens", b"charged_tokens", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "needed_nano_usd", b"needed_nano_usd", "needed_tokens", b"needed_tokens", "reason", b"reason", "reasoning", b"reasoning", "refused_parameters", b"refused_parameters", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "tries", b"tries", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "call_count", b"call_count", "calls", b"calls", "charged_tokens", b"charged_tokens", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "needed_nano_usd", b"needed_nano_usd", "needed_tokens", b"needed_tokens", "reason", b"reason", "reasoning", b"reasoning", "refused_parameters", b"refused_parameters", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
@@ -571,8 +546,8 @@ class Verdict(_message.Message):
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 @_typing.final
-class JudgeAttempt(_message.Message):
-    """JudgeAttempt is one call of a judge."""
+class JudgeCall(_message.Message):
+    """JudgeCall is one call of a judge."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -584,7 +559,7 @@ class JudgeAttempt(_message.Message):
     ESTIMATED_FIELD_NUMBER: _builtins.int
     outcome: _builtins.str
     """The outcome as a stable word: replied, or why there is no reply: http_429 and the like, unreachable, malformed,
-    broken_off, batch_expired, batch_cancelled, batch_failed, batch_result_missing.
+    broken_off, batch_expired, batch_cancelled, batch_failed, batch_result_missing. More may come.
     """
     input_tokens: _builtins.int
     """Input tokens; absent if the judge does not report them."""
@@ -629,7 +604,7 @@ class JudgeAttempt(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__output_tokens) -> _WhichOneofReturnType__output_tokens | None: ...
 
-Global___JudgeAttempt: _TypeAlias = JudgeAttempt  # noqa: Y015
+Global___JudgeCall: _TypeAlias = JudgeCall  # noqa: Y015
 
 @_typing.final
 class GradeStreamRequest(_message.Message):
@@ -670,74 +645,34 @@ class GradeStreamResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
-    VERDICT_FIELD_NUMBER: _builtins.int
+    GRADE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
-    CACHE_FIELD_NUMBER: _builtins.int
-    SPENDING_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The request's id."""
     @_builtins.property
-    def verdict(self) -> Global___Verdict:
-        """The verdict; absent if the request failed."""
+    def grade(self) -> Global___GradeResponse:
+        """The response."""
 
     @_builtins.property
-    def error(self) -> Global___JudgeError:
-        """Why the request failed; the stream stays open."""
-
-    @_builtins.property
-    def cache(self) -> Global___CacheStatistics:
-        """Statistics of the verdict cache."""
-
-    @_builtins.property
-    def spending(self) -> Global___Spending:
-        """The run's spending; absent if the request names no run."""
+    def error(self) -> _status_pb2.Status:
+        """Why the request failed, with the details of the same error in a unary call; the stream stays open."""
 
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
-        verdict: Global___Verdict | None = ...,
-        error: Global___JudgeError | None = ...,
-        cache: Global___CacheStatistics | None = ...,
-        spending: Global___Spending | None = ...,
+        grade: Global___GradeResponse | None = ...,
+        error: _status_pb2.Status | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "error", b"error", "spending", b"spending", "verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "grade", b"grade", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "error", b"error", "request_id", b"request_id", "spending", b"spending", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "grade", b"grade", "request_id", b"request_id", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["grade", "error"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___GradeStreamResponse: _TypeAlias = GradeStreamResponse  # noqa: Y015
-
-@_typing.final
-class JudgeError(_message.Message):
-    """JudgeError is the error of one request of a stream."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CODE_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    MESSAGE_FIELD_NUMBER: _builtins.int
-    code: _builtins.int
-    """The google.rpc.Code of the same error in a unary call."""
-    reason: _builtins.str
-    """The machine-readable reason, as in ErrorInfo."""
-    message: _builtins.str
-    """A sentence for people."""
-    def __init__(
-        self,
-        *,
-        code: _builtins.int = ...,
-        reason: _builtins.str = ...,
-        message: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "reason", b"reason"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___JudgeError: _TypeAlias = JudgeError  # noqa: Y015
 
 @_typing.final
 class ComparePairRequest(_message.Message):
@@ -754,7 +689,7 @@ class ComparePairRequest(_message.Message):
     RUBRIC_YAML_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
-    SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_NANO_USD_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
@@ -773,14 +708,14 @@ class ComparePairRequest(_message.Message):
     """A custom rubric as YAML, which replaces the server's; empty for none."""
     run_id: _builtins.str
     """The run that pays, as in GradeRequest."""
-    spend_cap_usd: _builtins.float
+    spend_cap_nano_usd: _builtins.int
     """Spend cap, as in GradeRequest."""
     timeout_ms: _builtins.int
     """Timeout of this verdict in milliseconds; 0 for the call's deadline, or the server's default."""
     scope: _builtins.str
     """The tenant, as in GradeRequest."""
     @_builtins.property
-    def judge(self) -> Global___JudgeModel:
+    def judge(self) -> _judge_spec_pb2.JudgeModel:
         """The judge; absent for the server's own."""
 
     def __init__(
@@ -793,24 +728,24 @@ class ComparePairRequest(_message.Message):
         reference: _builtins.str | None = ...,
         sample_index: _builtins.int = ...,
         rubric_yaml: _builtins.str = ...,
-        judge: Global___JudgeModel | None = ...,
+        judge: _judge_spec_pb2.JudgeModel | None = ...,
         run_id: _builtins.str = ...,
-        spend_cap_usd: _builtins.float | None = ...,
+        spend_cap_nano_usd: _builtins.int | None = ...,
         timeout_ms: _builtins.int = ...,
         scope: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_nano_usd", b"_spend_cap_nano_usd", "judge", b"judge", "reference", b"reference", "spend_cap_nano_usd", b"spend_cap_nano_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer_a", b"answer_a", "answer_b", b"answer_b", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_nano_usd", b"_spend_cap_nano_usd", "answer_a", b"answer_a", "answer_b", b"answer_b", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_nano_usd", b"spend_cap_nano_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
-    _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
-    _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
+    _WhichOneofReturnType__spend_cap_nano_usd: _TypeAlias = _typing.Literal["spend_cap_nano_usd"]  # noqa: Y015
+    _WhichOneofArgType__spend_cap_nano_usd: _TypeAlias = _typing.Literal["_spend_cap_nano_usd", b"_spend_cap_nano_usd"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reference) -> _WhichOneofReturnType__reference | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_usd) -> _WhichOneofReturnType__spend_cap_usd | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_nano_usd) -> _WhichOneofReturnType__spend_cap_nano_usd | None: ...
 
 Global___ComparePairRequest: _TypeAlias = ComparePairRequest  # noqa: Y015
 

@@ -5,7 +5,8 @@ The contract of the judge, which grades answers with a language model.
 
 This contract connects Assay's own processes, which all have the same version. It carries no promise of stability. An
 absent optional field is unknown or not set, never 0; plain fields have the default 0, false or empty. Readers ignore
-unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd. Shares are 0 to 1.
+unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd; what is enforced or
+summed is in whole billionths of a US dollar, estimates of a call's cost are in US dollars. Shares are 0 to 1.
 """
 
 from assay.judge.v1 import judge_pb2 as _judge_pb2

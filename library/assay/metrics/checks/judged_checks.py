@@ -16,6 +16,7 @@ from assay.metrics.checks.answer_checks import Outcome
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT
 from assay.metrics.core.explanations import quoted
 from assay.metrics.core.score import JURY
+from assay.metrics.core.verdict_names import of_judge, without_judge
 from assay.metrics.jury.jury import jury_score
 from assay.metrics.jury.structured_verdict import objects_in
 from assay.statistics.thresholds import meets
@@ -134,19 +135,20 @@ def judged_problem(check: Assertion) -> str:
     return ""
 
 
-def verdict_name(index: int) -> str:
+def check_verdict(index: int, judge: str = "") -> str:
     """Return the name of the verdict that a check reads.
 
     Args:
         index: The position of the check in its case, from 0.
+        judge: The name of the judge; empty for the run's first.
     """
-    return f"{_PREFIX}{index}"
+    return of_judge(f"{_PREFIX}{index}", judge)
 
 
 def check_named(case: Case, name: str) -> Assertion | None:
     """Return the check of a case that reads the verdict of this name; None for the rubric of a metric."""
-    number = name.removeprefix(_PREFIX)
-    if number == name or not number.isdecimal() or int(number) >= len(case.assertions):
+    number = without_judge(name).removeprefix(_PREFIX)
+    if not name.startswith(_PREFIX) or not number.isdecimal() or int(number) >= len(case.assertions):
         return None
     check = case.assertions[int(number)]
     return check if check.type in JUDGED_CHECKS else None

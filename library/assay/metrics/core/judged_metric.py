@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.explanations import threshold_sentence, with_reasoning
 from assay.metrics.core.score import has_reference
 from assay.metrics.core.threshold_metric import ThresholdMetric
+from assay.metrics.core.verdict_names import verdict_name
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
     from assay.metrics.core.score import JudgeEvidence, Row
+    from assay.model.run_spec import MetricSpec
 
 
 class JudgedMetric(ThresholdMetric):
-    """A metric whose value is a judge's grade; a kind adds `rubric` and `_graded`."""
+    """A metric whose value is a judge's grade; a kind adds `rubric`, `default_rubric` and `_graded`."""
 
     rubric: str
     """The name of the verdict that the metric reads."""
+    default_rubric: str
+    """The rubric of the verdict, unless the spec chooses another."""
+
+    def use_judge(self, spec: MetricSpec) -> None:
+        """Read the verdicts of the metric's judge by its rubric."""
+        self.rubric = verdict_name(type(self).rubric, spec)
 
     def score(self, row: Row) -> Score:
         """Return the score that the judge's verdict gives, or why there is none."""

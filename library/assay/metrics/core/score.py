@@ -103,7 +103,7 @@ class Row:
     Args:
         response: The agent's answer.
         embeddings: The evidence of embedding models, by settings.
-        verdicts: The evidence of a judge, by rubric; empty without a judge.
+        verdicts: The evidence of judges, by the names of verdicts; empty without a judge.
         scores: Scores of metrics computed before, by name, which composites read.
         outcomes: The results of functions on the user's side, by metric; empty if none was called.
         turns: The turns of a conversation, each a row that ends with its turn; empty if only the last answer is scored.
@@ -143,6 +143,7 @@ class Metric(Protocol):
     * `of_conversation`: True if it scores a conversation as a whole although it reads what turns expect.
     * `expects_itself`: True if its parameters provide what `info.needs` names.
     * `rubric`: the name of the verdict that it needs.
+    * `use_judge(spec)`: chooses the judge and the rubric of its verdicts.
     * `explain(row, score)`: the sentence on a failed row, with the expected beside the actual.
     * `work(row)`: an upper bound of its work, if that exceeds reading the row's texts once (see `row_work`).
 

@@ -153,7 +153,7 @@ def fitting(scores: Mapping[str, Score]) -> Mapping[str, Score]:
 
 def _without_texts(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _without_texts(part) for name, part in value.items() if name != "tries"}
+        kept = {name: _without_texts(part) for name, part in value.items() if name != "calls"}
         return {name: part for name, part in kept.items() if part is not None}
     if isinstance(value, list | tuple):
         return [part for part in map(_without_texts, value) if isinstance(part, dict)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics import rubric_of
 from assay.statistics.corrected_rate import (
     DRAWING_UNKNOWN,
     ENOUGH_OF_A_KIND,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 NO_CALIBRATION = (
     "none of this judge by this rubric: how far it agrees with people is not known; `assay judge calibrate` measures it"
 )
-_METRICS = {"quality": "quality", "answer": "judge_score"}
-"""The rubric of each metric."""
 _ONLY_WITH_LABELS = "labels_are_weighted"
 _WITHHELD = {
     LABELS_WITHOUT_WEIGHTS: "the labelled answers were drawn by the judge's verdict, so that its mistakes among them "
@@ -114,11 +113,9 @@ def _sentence(run: Run, calibration: JudgeCalibration) -> str:
 
 def _corrected(run: Run, calibration: JudgeCalibration) -> Iterator[tuple[MetricSummary, Figure]]:
     """Yield the metrics that pass exactly if the calibrated judge passes, with their corrected pass rates."""
-    kinds = {metric.name: metric.kind for metric in run.spec.metrics}
+    rubrics = {metric.name: rubric_of(metric) for metric in run.spec.metrics}
     for metric in run.summary.metrics if run.summary is not None else ():
-        is_asked = (
-            kinds.get(metric.metric, metric.metric) == _METRICS.get(calibration.rubric) and not calibration.criterion
-        )
+        is_asked = rubrics.get(metric.metric) == calibration.rubric and not calibration.criterion
         if (
             is_asked
             and metric.n_scored

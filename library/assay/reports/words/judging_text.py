@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from assay.identity.quotas import NANO
 from assay.judging.canaries import DETAIL
 from assay.judging.prices import cap_text
 from assay.metrics.core.score import JURY
@@ -12,48 +13,61 @@ from assay.metrics.core.turn_scores import TURNS, turn_details
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.model.canary_summary import CanarySummary
     from assay.model.judging_summary import JudgingSummary
-    from assay.model.run import JudgeSpec, RowResult, Score
+    from assay.model.run import JudgeSpec, RowResult, RunSpec, Score
 
 _LEAST_SHOWN_USD = 0.00005
 
 
-def judge_line(judge: JudgeSpec, environ: Mapping[str, str] | None = None) -> str:
-    """Return the line on a run's judge and its spend cap.
+def judge_lines(spec: RunSpec, environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return a line on each judge of a run, with the spend cap of the run.
 
     Args:
-        judge: The judge.
+        spec: The settings of the run.
         environ: The judge service's environment, from which follows how many verdicts a cap allows; None if unknown.
     """
-    cap = f", spend cap ${judge.spend_cap_usd:g}" if judge.spend_cap_usd is not None else ""
-    if allowed := cap_text(judge, environ):
+    cap = "" if spec.spend_cap_nano_usd is None else f"spend cap ${spec.spend_cap_nano_usd / NANO:g}"
+    if allowed := cap_text(spec, environ):
         cap += f" ({allowed})"
-    rubric = f", rubric {shorten(judge.rubric, 40)}" if judge.rubric else ""
+    if len(spec.judges) == 1:
+        return [_judge_line(spec, spec.judges[0], cap)]
+    return [_judge_line(spec, judge, "") for judge in spec.judges] + (
+        [cap.replace("spend cap ", "spend cap  ", 1)] if cap and spec.judges else []
+    )
+
+
+def _judge_line(spec: RunSpec, judge: JudgeSpec, cap: str) -> str:
+    name = f"{judge.name}  " if len(spec.judges) > 1 else ""
+    own = dict.fromkeys(metric.rubric for metric in spec.metrics if metric.rubric and spec.judge_of(metric) is judge)
+    rubrics = ", ".join(shorten(rubric, 40) for rubric in own)
+    parts = [f"rubric{'s' * (len(own) > 1)} {rubrics}"] if own else []
     if judge.recorded_file:
-        return f"judge  none is asked: verdicts {_recorded_in(judge)}{rubric}"
-    who = " + ".join(shorten(member.identity, 60) for member in judge.judges)
-    batch = ", in batches" if judge.batch else ""
-    return f"{'jury' if judge.others else 'judge'}  {who}{rubric}{cap}{batch}"
+        return ", ".join((f"judge  {name}none is asked: verdicts {_recorded_in(judge)}", *parts))
+    who = " + ".join(shorten(member.identity, 60) for member in judge.members)
+    parts += [part for part in (cap, "in batches" if judge.batch else "") if part]
+    return ", ".join((f"{'jury' if judge.is_jury else 'judge'}  {name}{who}", *parts))
 
 
 def _recorded_in(judge: JudgeSpec) -> str:
-    who = f" ({shorten(judge.model, 80)})" if judge.model else ""
-    return f"recorded in {shorten(judge.recorded_file, 60)}{who}"
+    who = ", ".join(member.model for member in judge.members if member.model)
+    return f"recorded in {shorten(judge.recorded_file, 60)}{f' ({shorten(who, 80)})' if who else ''}"
 
 
-def judging_line(judging: JudgingSummary, judge: JudgeSpec | None = None) -> str:
+def judging_line(judging: JudgingSummary, judges: Sequence[JudgeSpec] = ()) -> str:
     """Return the line on the number, origin and cost of a run's verdicts.
 
     Args:
         judging: The verdicts.
-        judge: The judge; None if unknown.
+        judges: The judges; empty if unknown.
     """
-    if judge is not None and judge.recorded_file:
+    if judges and all(judge.recorded_file for judge in judges):
         missing = f", {judging.failed} not recorded" if judging.failed else ""
-        return f"verdicts  {judging.verdicts}: {judging.recorded} {_recorded_in(judge)}{missing}; no judge was asked"
+        return (
+            f"verdicts  {judging.verdicts}: {judging.recorded} {_recorded_in(judges[0])}{missing}; no judge was asked"
+        )
     parts = [f"{judging.asked} asked" + (f" ({judging.batched} in batches)" if judging.batched else "")]
     if judging.hit_rate:
         parts.append(f"{judging.cached} from the cache ({judging.hit_rate:.1%})")

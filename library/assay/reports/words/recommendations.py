@@ -82,7 +82,7 @@ def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str
             )
         if own := metric.n_own_error - invalid:
             failed = f"{metric.metric} could not be computed on {_rows(own)} through no fault of the agent"
-            if run.spec.judge is not None and run.spec.judge.recorded_file and _is_judged(run, metric.metric):
+            if any(judge.recorded_file for judge in run.spec.judges) and _is_judged(run, metric.metric):
                 yield f"{failed}: add the missing verdicts to the recorded file, or run with a judge."
             else:
                 yield f"{failed}: the rows say why{remedy_of(metric.metric)}."
@@ -127,7 +127,7 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
             or run.counts.agent_errors == run.counts.total
         ):
             continue  # no metric reads an answer where every call failed
-        if run.spec.judge is None and _is_judged(run, metric.metric):
+        if not run.spec.judges and _is_judged(run, metric.metric):
             yield f"{metric.metric} was computed on no row: it needs a judge; name one under `judge` in the spec."
             continue
         if kinds.get(metric.metric) == FUNCTION_METRIC:

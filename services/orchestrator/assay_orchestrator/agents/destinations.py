@@ -12,7 +12,7 @@ from assay.specs.grpc_options import target_host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.run import AgentSpec, JudgeSpec
+    from assay.model.run import AgentSpec, JudgeModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,6 @@ def agent_address(settings: AgentSpec) -> Address:
     return url_address(settings.target)
 
 
-def judge_address(judge: JudgeSpec) -> Address:
-    """Return the address of a judge; empty if recorded verdicts replace it."""
+def judge_address(judge: JudgeModel) -> Address:
+    """Return the address of a judge's model; empty if recorded verdicts replace it."""
     return url_address(judge.base_url or OWN_URLS.get(judge.provider, ""))

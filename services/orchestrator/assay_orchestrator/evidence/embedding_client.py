@@ -15,7 +15,7 @@ from assay.embedder.v1 import embedder_pb2
 from assay.errors import AssayError, InternalError, OverloadedError, UnavailableError
 from assay.metrics.core.score import EmbeddingEvidence
 from assay.rpc.channel import read_stream
-from assay.rpc.status import error_of, from_rpc_error
+from assay.rpc.status import from_rpc_error, from_status
 from assay.telemetry.tracing import traceparent
 from assay_orchestrator.evidence.shared_calls import CallLimits, SharedCalls
 
@@ -121,8 +121,7 @@ class _Stream:
         if answer is None or answer.done():
             return
         if response.HasField("error"):
-            error = response.error
-            answer.set_exception(error_of(error.code, error.reason, error.message))
+            answer.set_exception(from_status(response.error))
         else:
             answer.set_result(response.similarity)
 

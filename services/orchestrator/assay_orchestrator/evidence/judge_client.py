@@ -25,10 +25,12 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from assay.errors import InvalidInputError, OverloadedError, SetupError, StorageError, UnavailableError, WrongStateError
+from assay.identity.quotas import NANO
 from assay.judge.v1 import judge_pb2
 from assay.model.answers.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
 from assay.telemetry.context import fields
+from assay.wire.judging import JUDGE_MODEL
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.evidence.verdict_wire import (
@@ -38,7 +40,6 @@ from assay_orchestrator.evidence.verdict_wire import (
     evidence_of,
     failed_evidence,
     grade_request,
-    judge_model,
     own_rubric,
     rubric_use,
 )
@@ -46,20 +47,19 @@ from assay_orchestrator.instruments import count_verdict
 from assay_orchestrator.store.teams.allotments import NOTHING, Amount
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import TypeVar
 
     from assay.errors import AssayError
     from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.metrics.core.score import JudgeEvidence
     from assay.model.answers.agent_response import AgentResponse
-    from assay.model.run import JudgeSpec
-    from assay_orchestrator.evidence.verdict_wire import JudgedRow
+    from assay.model.run import JudgeModel, JudgeSpec
+    from assay_orchestrator.evidence.verdict_wire import JudgedRow, MetricRubric
 
     T = TypeVar("T")
 
 _QUALITY = "quality"
-_ANSWER = "answer"
 _SPARE_S = 5.0
 _PREFLIGHT_S = 15.0
 _LONGEST_PAUSE_S = 5.0
@@ -79,7 +79,6 @@ _REFUSED = "judge_refuses_request"
 _TOO_SMALL = "allowance_too_small"
 _FULL_S = 30.0
 _LOOKS, _LOOK_S = 10, 0.2  # for an account whose calls were cancelled
-_NANO = 10**9
 
 _log = logging.getLogger(__name__)
 
@@ -109,6 +108,7 @@ class RunAccount:
         run_id: The run.
         scope: The name by which the judge knows the team; empty without identities.
         budget: The run's share of the team's money.
+        spend_cap_nano_usd: The run's spend cap in billionths of a dollar; None for none.
         needs_spec: Whether a client that resumes the run must name its spec, for metrics in Python code.
         is_hosted: Whether it must also name it while the agent has questions left.
     """
@@ -116,18 +116,21 @@ class RunAccount:
     run_id: str
     scope: str = ""
     budget: RunBudget = field(default_factory=RunBudget)
+    spend_cap_nano_usd: int | None = None
     needs_spec: bool = False
     is_hosted: bool = False
 
 
 class RunJudge:
-    """Asks one judge for verdicts of one run.
+    """Asks one model for verdicts of one run.
 
     Args:
         stub: The judge service.
         judge: The judge.
+        member: The model, which is a member of the judge.
+        rubrics: The rubrics by the names of the judge's verdicts.
         account: The account that pays.
-        place: Its place in the jury.
+        place: Its place among the members of all judges of the run.
         ask_round: The round of asking: how many times the run was paused before.
         patience_s: How long to retry an unreachable judge service, in seconds.
         pausing: Set when no more questions may be asked.
@@ -138,6 +141,8 @@ class RunJudge:
         self,
         stub: JudgeServiceAsyncStub,
         judge: JudgeSpec,
+        member: JudgeModel,
+        rubrics: Mapping[str, MetricRubric],
         account: RunAccount,
         *,
         place: int,
@@ -151,6 +156,8 @@ class RunJudge:
         self._status = status
         self._stub = stub
         self._judge = judge
+        self._member = member
+        self._rubrics = rubrics
         self._account = account
         self._patience_s = patience_s
         self._pausing = pausing
@@ -160,6 +167,11 @@ class RunJudge:
         self._most_tokens = 0
         self._uses: dict[str, asyncio.Future[RubricUse]] = {}
         self._proof: asyncio.Future[bool] | None = None
+
+    @property
+    def batches(self) -> bool:
+        """Whether its verdicts are ordered, and arrive hours later."""
+        return self._judge.batch
 
     async def aclose(self) -> None:
         """Cancel the calls in flight."""
@@ -264,9 +276,9 @@ class RunJudge:
         if verdict.reason in _OF_THE_RUN | _OF_A_BATCH:
             raise self._stopped(verdict.message, verdict.reason, for_all=not request.batch)
         if not verdict.cached:
-            count_verdict(fields().get("team", ""), verdict.tries)
-        self._has_judged |= verdict.status != judge_pb2.VERDICT_STATUS_UNAVAILABLE and verdict.attempts > 0
-        return evidence_of(verdict, self._judge, use)
+            count_verdict(fields().get("team", ""), verdict.calls)
+        self._has_judged |= verdict.status != judge_pb2.VERDICT_STATUS_UNAVAILABLE and verdict.call_count > 0
+        return evidence_of(verdict, self._member, use)
 
     async def _graded(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
         """Return the answer to a request, repeated with more money if the run's allowance is too small for it.
@@ -349,12 +361,12 @@ class RunJudge:
     def _sign(self, request: judge_pb2.GradeRequest, *, at_once: bool = False) -> None:
         """Add the judge, the account and the time limit to a request."""
         judge = self._judge
-        request.judge.CopyFrom(judge_model(judge))
+        request.judge.CopyFrom(JUDGE_MODEL.to_wire(self._member))
         request.run_id, request.scope = self._account.run_id, self._account.scope
         request.batch = judge.batch and not at_once
         request.timeout_ms = 1 if request.batch else round(judge.timeout_s * 1000)
-        if judge.spend_cap_usd is not None:
-            request.spend_cap_usd = judge.spend_cap_usd
+        if self._account.spend_cap_nano_usd is not None:
+            request.spend_cap_nano_usd = self._account.spend_cap_nano_usd
 
     async def _called(self, call: Callable[[], Awaitable[T]], *, is_once: bool = False) -> T:
         """Return the judge service's answer; retry if it is unreachable or busy, unless `is_once`.
@@ -412,7 +424,7 @@ class RunJudge:
             account = self._account
             needs_spec = account.needs_spec or (nothing_asked and account.is_hosted)
             command = f"`assay runs resume {account.run_id}{' --spec SPEC' if needs_spec else ''}"
-            status.trouble = _sentence(message, reason, self._judge, command)
+            status.trouble = _sentence(message, reason, self._member, account.spend_cap_nano_usd, command)
             _log.warning("judging stopped: run=%s: %s", self._account.run_id, status.trouble)
         return _NotJudgedError()
 
@@ -445,28 +457,27 @@ class RunJudge:
         return evidence.error not in _EITHER | {_REFUSED}
 
     async def _use(self, rubric: str) -> RubricUse:
-        """Return the rubric for a metric; concurrent callers share the request for it."""
-        if rubric == _QUALITY:
-            return RubricUse(_QUALITY)
+        """Return the rubric for a verdict; concurrent callers share the request for it."""
+        of_metric = self._rubrics[rubric]
+        if of_metric.is_default:
+            return RubricUse(of_metric.name)
+        if of_metric.text:
+            return own_rubric(of_metric.text)
         pending = self._uses.get(rubric)
         if pending is None or (pending.done() and (pending.cancelled() or pending.exception() is not None)):
-            pending = self._uses[rubric] = asyncio.ensure_future(self._found())
+            pending = self._uses[rubric] = asyncio.ensure_future(self._listed(of_metric.name))
         return await asyncio.shield(pending)
 
-    async def _found(self) -> RubricUse:
-        judge = self._judge
-        if judge.rubric_yaml:
-            return own_rubric(judge)
-        if judge.rubric in ("", _ANSWER):
-            return RubricUse(_ANSWER)
+    async def _listed(self, name: str) -> RubricUse:
+        """Return a rubric of the judge service."""
         try:
             answer = await self._called(lambda: self._stub.ListRubrics(judge_pb2.ListRubricsRequest()))
         except (_FailedError, InvalidInputError, SetupError, WrongStateError) as problem:
             raise self._stopped(f"its rubrics cannot be listed: {problem}") from None
         rubrics = {rubric.name: rubric for rubric in answer.rubrics if not rubric.compares}
-        if judge.rubric not in rubrics:
-            raise self._stopped(f"it has no rubric {judge.rubric!r}, only {', '.join(sorted(rubrics))}")
-        return rubric_use(rubrics[judge.rubric])
+        if name not in rubrics:
+            raise self._stopped(f"it has no rubric {name!r}, only {', '.join(sorted(rubrics))}")
+        return rubric_use(rubrics[name])
 
 
 class _FailedError(Exception):
@@ -483,15 +494,16 @@ def _not_yet(verdict: judge_pb2.Verdict) -> NotYetError | None:
 
 def _account_in(answer: judge_pb2.GradeResponse) -> tuple[int, int]:
     """Return a run's spending and reservations, in billionths of a dollar."""
-    return round(answer.spending.spent_usd * _NANO), round(answer.spending.reserved_usd * _NANO)
+    return answer.spending.spent_nano_usd, answer.spending.reserved_nano_usd
 
 
-def _sentence(message: str, reason: str, judge: JudgeSpec, command: str) -> str:
+def _sentence(message: str, reason: str, judge: JudgeModel, cap: int | None, command: str) -> str:
     """Return why the judging stopped, and the command that resumes it; `command` is its beginning."""
     if reason == "spend_cap_reached":
-        cap = judge.spend_cap_usd
         cap_reached = (
-            f"the spend cap of {cap:g} dollars is reached" if cap is not None else "the judge service's cap is reached"
+            f"the spend cap of {cap / NANO:g} dollars is reached"
+            if cap is not None
+            else "the judge service's cap is reached"
         )
         return f"{cap_reached} ({message}); raise it: {command} --spend-cap USD`"
     if reason == "judge_denied":

@@ -8,17 +8,18 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from assay.judging.recorded_verdicts import ANSWER, answer_sha256
+from assay.judging.recorded_verdicts import answer_sha256
 from assay.metrics.core.score import JudgeEvidence
-from assay.metrics.quality import RUBRIC as QUALITY
 from assay.model.answers.agent_response import clean_text
 from assay_orchestrator.evidence.verdict_wire import RubricUse, check_use, failed_evidence, own_rubric
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import RecordedVerdict
     from assay.model.run import JudgeSpec
-    from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
+    from assay_orchestrator.evidence.verdict_wire import JudgedRow, MetricRubric, NotYetError
 
 _NOT_RECORDED = "not_recorded"
 
@@ -27,12 +28,18 @@ class RecordedJudge:
     """Returns the recorded verdicts of one run, with the interface of `RunJudge`.
 
     Args:
-        judge: The source of the verdicts, and the rubric of `judge_score`.
+        judge: The source of the verdicts.
+        rubrics: The rubrics by the names of the judge's verdicts; none is only a rubric of the judge service.
     """
 
-    def __init__(self, judge: JudgeSpec) -> None:
+    batches = False
+
+    def __init__(self, judge: JudgeSpec, rubrics: Mapping[str, MetricRubric]) -> None:
         self._judge = judge
-        self._structured = own_rubric(judge) if judge.rubric_yaml else RubricUse(ANSWER)
+        (self._source,) = judge.members
+        self._uses = {
+            name: own_rubric(rubric.text) if rubric.text else RubricUse(rubric.name) for name, rubric in rubrics.items()
+        }
 
     async def order(self, row: JudgedRow, response: AgentResponse, rubric: str) -> NotYetError | None:
         """Return None: nothing needs to be ordered."""
@@ -46,8 +53,7 @@ class RecordedJudge:
             response: The judged answer.
             rubric: The name under which a metric looks up the verdict.
         """
-        of_metric = RubricUse(QUALITY) if rubric == QUALITY else self._structured
-        use = check_use(row.case, rubric) or of_metric
+        use = check_use(row.case, rubric) or self._uses[rubric]
         key = use.name, clean_text(use.criterion or ""), answer_sha256(response.text)
         turn_index = len(row.case.turns) - 1
         recorded = _recorded(row, key, turn_index)
@@ -60,7 +66,7 @@ class RecordedJudge:
             return JudgeEvidence(
                 None,
                 error=failed.error,
-                detail={**failed.detail, "verdict": _provenance(None, self._judge.model, key, turn_index)},
+                detail={**failed.detail, "verdict": _provenance(None, self._source.model, key, turn_index)},
             )
         scores = {name: value for name, value in recorded.verdict.items() if value is not None}
         detail = {
@@ -102,7 +108,7 @@ def _provenance(
         "by_rule": False,
         "flags": [],
         "scores": scores,
-        "attempts": 0,
+        "call_count": 0,
         "input_tokens": None,
         "output_tokens": None,
         "cost_usd": None,

@@ -13,7 +13,6 @@ from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check
 from assay.metrics.core.score import JudgeEvidence, reference_text
 from assay.metrics.jury.structured_verdict import PARTS
 from assay.model.answers.agent_response import clean_text
-from assay.wire.judging import PRICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_request import Message
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
-    from assay.model.run import JudgeSpec
+    from assay.model.run import JudgeModel, MetricSpec
 
 MAX_TEXT_CHARS = 400_000
 """The maximum size of a request to a judge."""
@@ -76,6 +75,27 @@ class JudgedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricRubric:
+    """The rubric of a metric.
+
+    Args:
+        name: Its name.
+        text: Its YAML, if it is the user's own.
+        is_default: Whether it is the rubric of the metric's kind, whose criteria the metric knows.
+    """
+
+    name: str
+    text: str = ""
+    is_default: bool = False
+
+    @classmethod
+    def of(cls, metric: MetricSpec, default: str) -> MetricRubric:
+        """Return the rubric of a metric; `default` is that of its kind."""
+        is_default = not metric.rubric_yaml and metric.rubric in ("", default)
+        return cls(metric.rubric or default, metric.rubric_yaml, is_default)
+
+
+@dataclass(frozen=True, slots=True)
 class RubricUse:
     """A rubric as a metric uses it.
 
@@ -93,11 +113,11 @@ class RubricUse:
     keeps_references: bool = True
 
 
-def own_rubric(judge: JudgeSpec) -> RubricUse:
-    """Return the run's own rubric."""
-    rubric = read_rubric(judge.rubric_yaml)
+def own_rubric(rubric_yaml: str) -> RubricUse:
+    """Return a user's own rubric."""
+    rubric = read_rubric(rubric_yaml)
     names = [criterion.name for criterion in rubric.criteria]
-    return RubricUse(rubric.name, judge.rubric_yaml, _scale(names, rubric.minimum, rubric.maximum))
+    return RubricUse(rubric.name, rubric_yaml, _scale(names, rubric.minimum, rubric.maximum))
 
 
 def check_use(case: Case, name: str) -> RubricUse | None:
@@ -118,19 +138,6 @@ def rubric_use(rubric: judge_pb2.Rubric) -> RubricUse:
 def _scale(criteria: Sequence[str], minimum: float, maximum: float) -> tuple[float, float] | None:
     own = (minimum, maximum) == (0.0, 1.0) and {*PARTS} <= {*criteria} <= {*PARTS, "overall_score"}
     return None if own else (minimum, maximum)
-
-
-def judge_model(judge: JudgeSpec) -> judge_pb2.JudgeModel:
-    """Return the message that names the judge."""
-    return judge_pb2.JudgeModel(
-        provider=judge.provider,
-        model=judge.model,
-        base_url=judge.base_url,
-        key_variable=judge.key_variable,
-        temperature=judge.temperature,
-        max_tokens=judge.max_tokens,
-        prices=None if judge.prices is None else PRICE.to_wire(judge.prices),
-    )
 
 
 def grade_request(
@@ -169,7 +176,7 @@ def grade_request(
     return None if is_too_large else request
 
 
-def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeSpec, use: RubricUse) -> JudgeEvidence:
+def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeModel, use: RubricUse) -> JudgeEvidence:
     """Return the evidence that a metric scores; an invalid verdict is replaced by its reason."""
     evidence = failed_evidence(verdict.reason or "no_verdict", verdict.message)
     if verdict.status == judge_pb2.VERDICT_STATUS_VALID:
@@ -183,7 +190,7 @@ def failed_evidence(reason: str, message: str) -> JudgeEvidence:
     return JudgeEvidence(None, error=reason, detail={"message": message[:_MAX_MESSAGE_CHARS]} if message else {})
 
 
-def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSpec, use: RubricUse) -> dict[str, Any]:
+def _provenance(verdict: judge_pb2.Verdict, judge: JudgeModel, use: RubricUse) -> dict[str, Any]:
     """Return the provenance of a verdict: its judge, its inputs, and its usage."""
     provenance: dict[str, Any] = {
         "status": _STATUSES.get(verdict.status, "unavailable"),
@@ -197,7 +204,7 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSpec, use: RubricUse) ->
         "by_rule": verdict.by_rule,
         "flags": list(verdict.flags),
         "scores": dict(sorted(verdict.scores.items())),
-        "attempts": verdict.attempts,
+        "call_count": verdict.call_count,
         **_taken(verdict.usage),
     }
     if verdict.batched:
@@ -206,8 +213,8 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSpec, use: RubricUse) ->
         provenance["estimated"] = True
     if verdict.refused_parameters:
         provenance["refused_parameters"] = list(verdict.refused_parameters)
-    if verdict.tries:
-        provenance["tries"] = [_attempt(attempt) for attempt in verdict.tries]
+    if verdict.calls:
+        provenance["calls"] = [_call(call) for call in verdict.calls]
     if verdict.cached:
         saved = _taken(verdict.saved)
         provenance["saved_tokens"] = (
@@ -217,13 +224,13 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSpec, use: RubricUse) ->
     return provenance
 
 
-def _attempt(attempt: judge_pb2.JudgeAttempt) -> dict[str, Any]:
-    latency = {"latency_ms": round(attempt.latency_ms, 1)} if attempt.HasField("latency_ms") else {}
-    estimated = {"estimated": True} if attempt.estimated else {}
-    return {"outcome": attempt.outcome, **_taken(attempt), **estimated, **latency}
+def _call(call: judge_pb2.JudgeCall) -> dict[str, Any]:
+    latency = {"latency_ms": round(call.latency_ms, 1)} if call.HasField("latency_ms") else {}
+    estimated = {"estimated": True} if call.estimated else {}
+    return {"outcome": call.outcome, **_taken(call), **estimated, **latency}
 
 
-def _taken(usage: agent_pb2.Usage | judge_pb2.JudgeAttempt) -> dict[str, Any]:
+def _taken(usage: agent_pb2.Usage | judge_pb2.JudgeCall) -> dict[str, Any]:
     return {
         name: getattr(usage, name) if usage.HasField(name) else None
         for name in ("input_tokens", "output_tokens", "cost_usd")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import JudgeEvidence, Metric
     from assay.model.case import Case
     from assay.model.run import RowResult, Score
-    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.evidence.run_judges import RunJudges
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
 
@@ -32,7 +32,7 @@ class CanaryRows:
     """Requests verdicts on the canaries of a shard.
 
     Args:
-        judge: The judge.
+        judge: The judges.
         metrics: The run's metrics.
         cases: The shard's cases, in dataset order.
         first: The place of the first of them in the dataset.
@@ -40,7 +40,7 @@ class CanaryRows:
     """
 
     def __init__(
-        self, judge: RunJury, metrics: Sequence[Metric], cases: Sequence[Case], *, first: int, case_count: int
+        self, judge: RunJudges, metrics: Sequence[Metric], cases: Sequence[Case], *, first: int, case_count: int
     ) -> None:
         self._judge = judge
         self._metrics = metrics
@@ -50,7 +50,7 @@ class CanaryRows:
             rubric: choose_canaries(
                 references if judge.goes_by_references(rubric) else [""] * len(cases),
                 first=first,
-                rate=canary_share(case_count, judge.canary_rate),
+                rate=canary_share(case_count, judge.canary_rate(rubric)),
                 highest=judge.highest_score(rubric),
             )
             for rubric in rubrics

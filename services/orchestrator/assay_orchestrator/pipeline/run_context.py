@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
-    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.evidence.run_judges import RunJudges
     from assay_orchestrator.pipeline.function_metrics import FunctionMetrics
     from assay_orchestrator.scorers.row_scorer import RowScorer
     from assay_orchestrator.store.rows.stops import StopLook
@@ -69,7 +69,7 @@ class RunContext:
     metrics: Sequence[Metric]
     scorer: RowScorer
     embedders: Mapping[EmbeddingSettings, EmbeddingClient]
-    judge: RunJury | None = None
+    judge: RunJudges | None = None
     optional: frozenset[str] = frozenset()
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
     max_attempts: int = 3

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.model.case import Case
     from assay.model.metric_call import MetricOutcome
-    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.evidence.run_judges import RunJudges
     from assay_orchestrator.pipeline.conversations import ScoredTurn
     from assay_orchestrator.pipeline.session import Session
     from assay_orchestrator.pipeline.storage_pauses import RunStore
@@ -392,7 +392,7 @@ class ShardRunner:
         else:
             await self._order_now(judge, work, turns)
 
-    async def _order_now(self, judge: RunJury, work: _Work, turns: Sequence[ScoredTurn]) -> None:
+    async def _order_now(self, judge: RunJudges, work: _Work, turns: Sequence[ScoredTurn]) -> None:
         judged = [(_judged(work, turn), turn.response, turn.rubrics) for turn in turns if turn.rubrics]
         beside = self._canaries.beside(_judged(work, turns[-1])) if self._canaries is not None else []
         await self._session.require(self._shard)

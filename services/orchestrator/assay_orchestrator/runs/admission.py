@@ -18,8 +18,8 @@ from assay.model.run_spec import TURN_SCORES
 from assay.parsing.names import metric_name_problem, name_problem
 from assay.specs.agents import check_agent
 from assay.specs.approvals import check_approvals
-from assay.specs.judging import check_judge
-from assay.specs.model import checks_of, wants_verdicts
+from assay.specs.judging import check_cap, check_judges
+from assay.specs.model import asks_judge, checks_of
 from assay.wire.run import SETTINGS
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http_hosts import check_host
@@ -73,10 +73,9 @@ def check_settings(
     if too_many := _check_counts(settings):
         raise SpecError([*problems, *too_many])  # scanning every entry is costly
     metrics = _complete_metrics(settings, problems)
-    if settings.judge is not None:
-        problems += check_judge(settings.judge)
-        if not limits.judge and not settings.judge.recorded_file and wants_verdicts(metrics, checks_of(settings)):
-            problems.append(Problem("this orchestrator has no judge: its operator gives it one with --judge", "judge"))
+    problems += check_judges(settings)
+    if not limits.judge and asks_judge(settings, checks_of(settings)):
+        problems.append(Problem("this orchestrator has no judge: its operator gives it one with --judge", "judges"))
     problems += _check_gates(settings)
     problems += _check_stopping(settings)
     if problems:
@@ -218,8 +217,7 @@ def check_spend_cap(run: Run, cap: SpendCap) -> None:
     Raises:
         InvalidInputError: The run has no judge, or the cap is not an amount of money.
     """
-    judge = run.spec.judge
-    if judge is None:
+    if not run.spec.judges:
         raise InvalidInputError([Problem(f"run {run.run_id} has no judge, so it spends nothing", "spend_cap")])
-    if problems := check_judge(dataclasses.replace(judge, spend_cap_usd=cap.usd)):
+    if problems := check_cap(cap.nano_usd, "spend_cap.nano_usd"):
         raise InvalidInputError(problems)

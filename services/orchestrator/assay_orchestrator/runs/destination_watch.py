@@ -119,10 +119,10 @@ class DestinationWatch(PeriodicCheck):
 
 def _changed(watched: _Watched, now: Sequence[Destination]) -> list[str]:
     """Return the names of deleted or changed destinations that a run used to call."""
-    before, judge = watched.access.destinations or (), watched.settings.judge
+    before = watched.access.destinations or ()
     called = [
         agent_address(watched.settings.agent),
-        *(judge_address(judge_settings) for judge_settings in (judge.judges if judge else ())),
+        *(judge_address(member) for judge in watched.settings.judges for member in judge.members),
     ]
     used = [destination for address in called for destination in covering(before, address)]
     return [destination.name for destination in before if destination in used and destination not in now]

@@ -14,7 +14,8 @@ from assay.model.run_spec import HOSTED
 from assay.model.scope import LOCAL
 from assay.parsing.secret_references import SCHEME, parse_path
 from assay.specs.grpc_options import target_host
-from assay.specs.model import checks_of, needed_embeddings, wants_verdicts
+from assay.specs.judging import JudgePlace
+from assay.specs.model import asks_judge, checks_of, needed_embeddings, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
 from assay_orchestrator.agents.destinations import judge_address
 from assay_orchestrator.agents.hosted import HostedAgent
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
     from assay.errors import Problem
     from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.model.run import AgentSpec, JudgeSpec, Run, RunSpec, RunSummary
+    from assay.metrics.core.score import Metric
+    from assay.model.run import AgentSpec, JudgeModel, JudgeSpec, Run, RunSpec, RunSummary
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.budgets.run_budget import RunBudget
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
-    from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.evidence.run_judges import RunJudges
     from assay_orchestrator.settings import Settings
 
 _KEY_PLACE = "of the judge service, or a variable with --secret-variables"
@@ -133,7 +135,7 @@ class Planner:
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, settings.metrics, metrics),
             embedders=self._embedders(settings, embeddings, scope),
-            judge=self._run_judge(run, access.team, pausing, scope, pause_count, budget),
+            judge=self._run_judges(run, metrics, access.team, pausing, scope, pause_count, budget),
             optional=frozenset(metric.name for metric in settings.metrics if metric.is_optional),
             functions=function_metrics(host, metrics) if host is not None else None,
             host=host,
@@ -157,8 +159,7 @@ class Planner:
             SpecError: A call or a secret is not allowed; contains every problem.
         """
         problems = check_host(settings.agent, access) + binding_problems(settings.agent, access)
-        if settings.judge is not None:
-            problems += judge_key_problems(settings.judge, access)
+        problems += judge_key_problems(settings.judges, access)
         if problems:
             raise SpecError(problems)
 
@@ -184,50 +185,61 @@ class Planner:
 
     async def judge_problems(self, settings: RunSpec, access: AgentAccess) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
-        judge = settings.judge
-        if (
-            self._judge is None
-            or judge is None
-            or judge.recorded_file
-            or not wants_verdicts(settings.metrics, checks_of(settings))
-        ):
+        if self._judge is None or not asks_judge(settings, checks_of(settings)):
             return ()
         from assay_orchestrator.runs.judge_service import judge_problems  # imported here: most runs are not judged
 
-        problems = judge_key_problems(judge, access)
-        return problems or await judge_problems(self._judge, with_team(judge, access.team))
+        problems = judge_key_problems(settings.judges, access)
+        return problems or await judge_problems(self._judge, with_team(settings, access.team))
 
     async def with_judge_account(self, run: Run, summary: RunSummary, *, team: str, scope: str) -> RunSummary:
         """Return the summary of a judged run with its judge's account, as far as the judge can be asked."""
-        judge, judging = run.spec.judge, summary.judging
-        if self._judge is None or judge is None or judge.recorded_file or judging is None:
+        asked = [judge for judge in with_team(run.spec, team).judges if not judge.recorded_file]
+        judging = summary.judging
+        if self._judge is None or not asked or judging is None:
             return summary
         from assay_orchestrator.runs.judge_service import with_account  # imported here: most runs are not judged
 
-        judge_settings = with_team(judge, team)
-        judging = await with_account(self._judge, judging, judge=judge_settings, run_id=run.run_id, scope=scope)
+        member = asked[0].members[0]  # all judges of a run share its account
+        judging = await with_account(self._judge, judging, judge=member, run_id=run.run_id, scope=scope)
         return dataclasses.replace(summary, judging=judging)
 
-    def _run_judge(
-        self, run: Run, team: str, pausing: asyncio.Event, scope: str, pause_count: int, budget: RunBudget
-    ) -> RunJury | None:
-        judge = run.spec.judge
-        if judge is None or not wants_verdicts(run.spec.metrics, checks_of(run.spec)):
+    def _run_judges(
+        self,
+        run: Run,
+        metrics: Sequence[Metric],
+        team: str,
+        pausing: asyncio.Event,
+        scope: str,
+        pause_count: int,
+        budget: RunBudget,
+    ) -> RunJudges | None:
+        spec = run.spec
+        if not spec.judges or not wants_verdicts(spec.metrics, checks_of(spec)):
             return None
-        service = None if judge.recorded_file else self._judge
-        if service is None and not judge.recorded_file:
+        if self._judge is None and asks_judge(spec, checks_of(spec)):
             raise WrongStateError(
                 "the run's metrics need a judge and this orchestrator has none: start it with --judge ADDRESS",
                 reason="NO_JUDGE",
             )
         from assay_orchestrator.evidence.judge_client import RunAccount  # as above
-        from assay_orchestrator.evidence.jury import RunJury
+        from assay_orchestrator.evidence.run_judges import RunJudges
+        from assay_orchestrator.evidence.verdict_wire import MetricRubric
 
         patience_s = self._settings.judge_patience_s
-        needs_spec, is_hosted = bool(run.spec.functions), run.spec.needs_host
-        account = RunAccount(run.run_id, scope, budget, needs_spec=needs_spec, is_hosted=is_hosted)
-        named = with_team(judge, team)
-        return RunJury(service, named, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
+        account = RunAccount(
+            run.run_id, scope, budget, spec.spend_cap_nano_usd,
+            needs_spec=bool(spec.functions), is_hosted=spec.needs_host,
+        )  # fmt: skip
+        rubrics = {
+            name: MetricRubric.of(metric_spec, default)
+            for metric, metric_spec in zip(metrics, spec.metrics, strict=True)
+            if (name := getattr(metric, "rubric", "")) and (default := getattr(metric, "default_rubric", ""))
+        }
+        judges = with_team(spec, team).judges
+        return RunJudges(
+            self._judge, judges, rubrics, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing
+        )
 
     def _embedders(
         self, settings: RunSpec, embeddings: Iterable[EmbeddingSettings], scope: str
@@ -293,27 +305,32 @@ class Planner:
             hosted.detach_all(reason)
 
 
-def judge_key_problems(judge: JudgeSpec, access: AgentAccess) -> list[Problem]:
+def judge_key_problems(judges: Sequence[JudgeSpec], access: AgentAccess) -> list[Problem]:
     """Return why the secrets used as judge keys may not be sent to the judges, as far as this process knows."""
     problems = []
-    for place, judge_settings in enumerate(judge.judges):
-        reference = parse_path(judge_settings.key_variable.removeprefix(SCHEME)) if _is_secret(judge_settings) else None
-        if reference is not None and (
-            problem := access.secret_problem(reference, judge_address(judge_settings), _KEY_PLACE)
-        ):
-            where = f"judge.jury[{place}]" if judge.others else "judge"
-            problems.append(Problem(problem, f"{where}.key_variable"))
+    for index, judge in enumerate(judges):
+        for member, where in zip(judge.members, JudgePlace.in_request(judge, index).members, strict=True):
+            reference = parse_path(member.key_variable.removeprefix(SCHEME)) if _is_secret(member) else None
+            if reference is not None and (
+                problem := access.secret_problem(reference, judge_address(member), _KEY_PLACE)
+            ):
+                problems.append(Problem(problem, f"{where}.key_variable"))
     return problems
 
 
-def with_team(judge: JudgeSpec, team: str) -> JudgeSpec:
-    """Return the judge for a request: its secrets name the team, which the judge service does not know."""
-    key = judge.key_variable
-    if _is_secret(judge):
-        reference = parse_path(key.removeprefix(SCHEME))
-        key = str(reference.of(team)) if reference is not None else key
-    return dataclasses.replace(judge, key_variable=key, others=tuple(with_team(other, team) for other in judge.others))
+def with_team(spec: RunSpec, team: str) -> RunSpec:
+    """Return a run's settings for requests to its judges, whose secrets then name the team."""
+    judges = [
+        dataclasses.replace(judge, members=tuple(_with_team(member, team) for member in judge.members))
+        for judge in spec.judges
+    ]
+    return dataclasses.replace(spec, judges=tuple(judges))
 
 
-def _is_secret(judge: JudgeSpec) -> bool:
+def _with_team(member: JudgeModel, team: str) -> JudgeModel:
+    reference = parse_path(member.key_variable.removeprefix(SCHEME)) if _is_secret(member) else None
+    return member if reference is None else dataclasses.replace(member, key_variable=str(reference.of(team)))
+
+
+def _is_secret(judge: JudgeModel) -> bool:
     return judge.key_variable.startswith(SCHEME)

@@ -30,15 +30,14 @@ def in_view(run: Run, view: RunView) -> Run:
 
 def _basic_spec(spec: RunSpec) -> RunSpec:
     """Return a spec without the fields that can grow to any size."""
-    reading, selection, judge = spec.dataset, spec.selection, spec.judge
+    reading, selection = spec.dataset, spec.selection
     return dataclasses.replace(
         spec,
         agent=dataclasses.replace(spec.agent, options=_prompt_options(spec.agent.options)),
-        metrics=tuple(dataclasses.replace(metric, parameters={}) for metric in spec.metrics),
+        metrics=tuple(dataclasses.replace(metric, parameters={}, rubric_yaml="") for metric in spec.metrics),
         approvals=(),
         dataset=dataclasses.replace(reading, mapping={}, warnings=(), checks={}) if reading is not None else None,
         selection=dataclasses.replace(selection, cases=(), tags=(), categories=()) if selection is not None else None,
-        judge=dataclasses.replace(judge, rubric_yaml="") if judge is not None else None,
     )
 
 

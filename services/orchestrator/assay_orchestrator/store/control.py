@@ -205,7 +205,7 @@ def _restart(connection: sa.Connection, run: RunRecord, resumption: Resumption) 
     if has_errors:
         attempts.request_retry(connection, run.run_id)
     if resumption.spend_cap is not None:
-        unjudged.change_spend_cap(connection, run.run_id, resumption.spend_cap.usd)
+        unjudged.change_spend_cap(connection, run.run_id, resumption.spend_cap.nano_usd)
     fairness.reset_tags(connection, run.run_id)
     runs.apply_command(connection, run.run_id, command)
     return True
@@ -215,7 +215,7 @@ def _require_no_change(connection: sa.Connection, run: RunRecord, resumption: Re
     """Raise if an active run would change; a repeated request changes nothing."""
     if resumption.retry_errors and not attempts.is_retry_requested(connection, run.run_id):
         raise refusal(run.run_id, run.phase, Command.RETRY)
-    if resumption.spend_cap is not None and resumption.spend_cap.usd != run.spec["judge"].get("spend_cap_usd"):
+    if resumption.spend_cap is not None and resumption.spend_cap.nano_usd != run.spec.get("spend_cap_nano_usd"):
         raise refusal(run.run_id, run.phase, Command.CHANGE_CAP)
 
 

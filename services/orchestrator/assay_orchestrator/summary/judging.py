@@ -118,7 +118,7 @@ class JudgingFold:
                 self._jurors[place].score(metric, value)
 
     def _add(self, verdict: Mapping[str, Any]) -> None:
-        was_called = not verdict["cached"] and verdict["attempts"] > 0
+        was_called = not verdict["cached"] and verdict["call_count"] > 0
         counted = {
             "verdicts": True,
             "asked": was_called,

@@ -69,7 +69,7 @@ class SummaryRules:
             settings: The settings of the run.
             copies: The group number of each case that has copies, by the case's index.
         """
-        judge = settings.judge
+        judge = next(iter(settings.judges), None)
         return cls(
             max_agent_errors=settings.max_agent_errors,
             max_metric_errors=settings.max_metric_errors,

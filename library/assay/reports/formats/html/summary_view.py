@@ -262,7 +262,7 @@ class SummaryView:
     def provenance(self) -> list[Pair]:
         """Return the origin of the run, as names and values."""
         config, dataset, agent = self.head["config"], self.run["dataset"], self.head["config"]["agent"]
-        judge, judging = config.get("judge") or {}, self.summary.get("judging") or {}
+        judges, judging = config.get("judges") or (), self.summary.get("judging") or {}
         size = count_text(dataset["case_count"], "case")
         skipped = f", {dataset['skipped_count']:,} skipped" if dataset.get("skipped_count") else ""
         options = {**(agent.get("options") or {})}
@@ -293,13 +293,22 @@ class SummaryView:
             ("agent's code", code_text(self.run.get("code"))),
             ("runs of each case", config["repeats"]),
             *self._sources_of_metrics(),
-            ("judge", " ".join(filter(None, (judge.get("provider"), judge.get("model"))))),
-            ("judge's rubric", judge.get("rubric")),
-            ("recorded verdicts", judge.get("recorded_file")),
+            *self._judge_rows(judges),
+            ("rubrics", ", ".join(dict.fromkeys(m["rubric"] for m in config.get("metrics") or () if m.get("rubric")))),
+            ("recorded verdicts", ", ".join(filter(None, (judge.get("recorded_file") for judge in judges)))),
             ("judge's fingerprints", "\n".join(judging.get("fingerprints") or ())),
             ("Assay", self.run["assay_version"]),
         ]
         return [(name, str(value)) for name, value in entries if value not in (None, "")]
+
+    @staticmethod
+    def _judge_rows(judges: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """Return the models of each judge, by its name if there are several."""
+        models = {
+            judge["name"]: " + ".join(f"{member['provider']} {member['model']}".strip() for member in judge["members"])
+            for judge in judges
+        }
+        return [(f"judge {name}" if len(judges) > 1 else "judge", text) for name, text in models.items()]
 
     def _sources_of_metrics(self) -> list[Pair]:
         """Return the parameters of each metric and the sources of its scores."""

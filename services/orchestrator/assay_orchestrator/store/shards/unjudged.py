@@ -142,12 +142,12 @@ def _rows_wait(run: RunRecord) -> str:
     return "1 row awaits" if waiting == 1 else f"{waiting} rows await"
 
 
-def change_spend_cap(connection: sa.Connection, run_id: str, usd: float | None) -> None:
-    """Set the spend cap of a run's judge; None removes it."""
+def change_spend_cap(connection: sa.Connection, run_id: str, nano_usd: int | None) -> None:
+    """Set the spend cap of a run's judging, in billionths of a dollar; None removes it."""
     runs.lock_phase(connection, run_id)
     run = runs.load_run(connection, run_id)
-    if run is not None and run.spec.get("judge") is not None:
-        spec = {**run.spec, "judge": {**run.spec["judge"], "spend_cap_usd": usd}}
+    if run is not None:
+        spec = {**run.spec, "spend_cap_nano_usd": nano_usd}
         connection.execute(
             schema.runs.update().where(schema.runs.c.run_id == run_id).values(spec_json=json_text(spec))
         )  # fmt: skip
