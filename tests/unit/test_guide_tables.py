@@ -144,7 +144,7 @@ def test_documents_of_runs() -> None:
     table = section("docs/runs.md", "JSON output for programs")
     (brief,) = re.findall(r"^\| `runs list` \| (.*) \|$", table, re.MULTILINE)
     (full,) = re.findall(r"^\| `runs show`, .* \| (.*) \|$", table, re.MULTILINE)
-    (case,) = re.findall(r"^\| `case` \| .*without (.*) \|$", table, re.MULTILINE)
+    (case,) = re.findall(r"^\| `row` \| .*without (.*) \|$", table, re.MULTILINE)
     run = finished_run()
     of_brief = set(re.findall(r"`(\w+)`", brief)) - {"runs", "adapter", "target"}
     assert of_brief == run_documents.brief(run).keys()
