@@ -6,8 +6,7 @@ import { createClient, type Client } from "@connectrpc/connect";
 
 import { CalibrationService } from "./gen/assay/v1/calibration_pb.js";
 import { type Case, CaseSchema } from "./gen/assay/v1/case_pb.js";
-import { ComparisonService } from "./gen/assay/v1/comparison_pb.js";
-import { type ComparisonSettingsSchema, type RunComparison } from "./gen/assay/v1/comparison_figures_pb.js";
+import { type CompareRunsRequestSchema, type CompareRunsResponse, ComparisonService } from "./gen/assay/v1/comparison_pb.js";
 import { type Dataset, DatasetService, type UploadDatasetRequestSchema } from "./gen/assay/v1/dataset_pb.js";
 import { HostService } from "./gen/assay/v1/host_pb.js";
 import { type RowResult, type ListRowsRequestSchema, RowView } from "./gen/assay/v1/row_pb.js";
@@ -126,11 +125,11 @@ export class Assay {
     } while (pageToken !== "");
   }
 
-  /** Compare runs over the same cases; the first is the baseline. */
+  /** Compare runs over the same cases; the first is the baseline. The answer has figures, decision and sentences. */
   async compare(
-    runIds: string[], settings?: Fields<typeof ComparisonSettingsSchema>,
-  ): Promise<RunComparison> {
-    return this.#repeated(async () => (await this.comparisons.compareRuns({ runIds, settings })).comparison!);
+    runIds: string[], more: Omit<Fields<typeof CompareRunsRequestSchema>, "runIds"> = {},
+  ): Promise<CompareRunsResponse> {
+    return this.#repeated(() => this.comparisons.compareRuns({ ...more, runIds }));
   }
 
   /** Answer the questions of a run until it asks no more or the signal aborts. */

@@ -9,7 +9,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 
 import { Patience } from "../dist/connection.js";
 import { AgentHost } from "../dist/host.js";
-import { Assay, RunState, RunVerdict, reasonOf } from "../dist/index.js";
+import { Assay, DecisionOutcome, RunState, RunVerdict, reasonOf } from "../dist/index.js";
 
 const { ASSAY_ADDRESS: address, ASSAY_TOKEN: token, ASSAY_CA: authority } = process.env;
 const connection = { address, token, tls: { ca: readFileSync(authority, "utf-8") } };
@@ -32,9 +32,12 @@ test("an agent of this process is evaluated, and its run is read and compared", 
 
   const worse = await assay.evaluate(spec("worse"), cases, ({ input }) => (input.length > 2 ? "no" : right({ input })));
   assert.equal(worse.summary.verdict, RunVerdict.FAIL);
-  const comparison = await assay.compare([run.runId, worse.runId]);
+  const { comparison, decision, text } = await assay.compare([run.runId, worse.runId], { rules: { maxDrop: 0.1 } });
   assert.equal(comparison.primary, "exact_match");
   assert.equal(comparison.pairs[0].lostCaseCount, 20n);
+  assert.deepEqual([decision.outcome, decision.exitStatus], [DecisionOutcome.REGRESSION, 1]);
+  assert.equal(decision.drops[0].runId, worse.runId);
+  assert.match(text.verdict, /^worse is worse than right on exact_match: -0\.67/);
 });
 
 test("an agent that throws fails its row and no other", async () => {

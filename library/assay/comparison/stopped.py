@@ -54,7 +54,7 @@ def stopping_outcome(
         return None
     known = [run.stopped for run in runs if run.stopped is not None]
     outcome = StoppingOutcome(
-        rule=stopping.rule,
+        rule=StoppingRule(stopping.rule),
         metric=stopping.metric,
         alpha=stopping.alpha,
         seed=stopping.seed,

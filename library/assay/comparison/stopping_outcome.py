@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from assay.comparison.verdict import ComparisonVerdict
+from assay.model.stopping import StoppingRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,7 @@ class StoppingOutcome:
     """The outcome of a rule that stops two runs early; its verdict is that of their comparison.
 
     Args:
-        rule: "always-valid" or "five-looks".
+        rule: The rule.
         metric: The metric that decides.
         alpha: Level over all looks.
         seed: The seed of the order of asking.
@@ -36,7 +37,7 @@ class StoppingOutcome:
         saved_ms: The saved wall time, that of the longer run; None if unknown.
     """
 
-    rule: str
+    rule: StoppingRule
     metric: str
     alpha: float
     seed: int

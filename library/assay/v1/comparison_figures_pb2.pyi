@@ -436,8 +436,8 @@ class StoppingOutcome(_message.Message):
     SAVED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     SAVED_USD_FIELD_NUMBER: _builtins.int
     SAVED_MS_FIELD_NUMBER: _builtins.int
-    rule: _builtins.str
-    """"always-valid" or "five-looks"."""
+    rule: _summary_pb2.StoppingRule.ValueType
+    """The rule."""
     metric: _builtins.str
     """The deciding metric."""
     alpha: _builtins.float
@@ -457,13 +457,13 @@ class StoppingOutcome(_message.Message):
     pair_count: _builtins.int
     """Cases among these with a value in both runs."""
     look: _builtins.int
-    """Number of the deciding look, 1 to 5; absent for "always-valid"."""
+    """Number of the deciding look, 1 to 5; absent for ALWAYS_VALID."""
     z: _builtins.float
     """The statistic of that look; without a decision, the statistic over all common cases."""
     bound: _builtins.float
     """The bound that the statistic's absolute value reached."""
     p: _builtins.float
-    """The always-valid p-value at the decision; absent for "five-looks"."""
+    """The always-valid p-value at the decision; absent for FIVE_LOOKS."""
     standard_error: _builtins.float
     """Standard error of the mean difference that z is computed from."""
     saved_call_count: _builtins.int
@@ -476,12 +476,12 @@ class StoppingOutcome(_message.Message):
     """Estimated wall time saved, of the longer run; absent if unknown."""
     @_builtins.property
     def look_pair_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Pairs with a value in both runs at each look, the last of which belongs to z; empty for "always-valid"."""
+        """Pairs with a value in both runs at each look, the last of which belongs to z; empty for ALWAYS_VALID."""
 
     def __init__(
         self,
         *,
-        rule: _builtins.str = ...,
+        rule: _summary_pb2.StoppingRule.ValueType = ...,
         metric: _builtins.str = ...,
         alpha: _builtins.float = ...,
         seed: _builtins.int = ...,
@@ -822,9 +822,9 @@ class PairComparison(_message.Message):
 
     @_builtins.property
     def flipped_cases(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlippedCase]:
-        """Cases that are worse or better in the second run, the worst first; at most 50. A comparison has at most 1,000 over
-        all pairs: of three or more runs, each pair has at most 1,000 divided by the number of pairs. With more cases, three
-        quarters are the worst and one quarter the best; ListComparedCases returns all.
+        """Cases that are worse or better in the second run, the worst first: at most 50 of a pair, and at most 1,000 divided
+        by the number of pairs, so that a comparison has at most 1,000. With more cases, three quarters are the worst and
+        one quarter the best; lost_case_count and won_case_count count all, and ListComparedCases returns them.
         """
 
     def __init__(

@@ -271,7 +271,7 @@ class ComparisonDecision(_message.Message):
     outcome: Global___DecisionOutcome.ValueType
     """The outcome."""
     exit_status: _builtins.int
-    """The exit status of `assay compare`: 0 no failure, 1 a failure, 3 not to be compared, 4 undecided under strict rules."""
+    """The exit status of `assay compare`: 0 no failure, 1 a failure, 3 not to be compared, 4 undecided with strict rules."""
     otherwise: _builtins.str
     """The status under other rules, such as "4 with --strict"; empty if no rule was lenient."""
     @_builtins.property

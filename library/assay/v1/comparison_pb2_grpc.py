@@ -71,12 +71,13 @@ class ComparisonServiceServicer(object):
     """
 
     def CompareRuns(self, request, context):
-        """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished run is compared by
-        its rows so far, without a verdict (mismatch "unfinished").
+        """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished
+        run is compared by its rows so far, without a verdict (mismatch UNFINISHED).
 
         Errors: INVALID_ARGUMENT with every problem for fewer than two or more than 26 runs, a repeated run, a run without
-        rows, runs without a common case, an unknown metric, a setting out of range, or more than 1,000,000 rows in total;
-        RESOURCE_EXHAUSTED (OVERLOADED) if too many comparisons wait: a team runs one at a time.
+        rows, runs without a common case, an unknown metric, a setting out of range, more than 1,000,000 rows in total, or
+        more than 13,000 figures (pairs of runs times metrics), which are counted before the work; RESOURCE_EXHAUSTED
+        (OVERLOADED) if too many comparisons wait: a team runs one at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -48,12 +48,13 @@ class ComparisonServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ComparisonServiceAsyncStub: ...
     CompareRuns: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.CompareRunsRequest, _comparison_pb2.CompareRunsResponse]
-    """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished run is compared by
-    its rows so far, without a verdict (mismatch "unfinished").
+    """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished
+    run is compared by its rows so far, without a verdict (mismatch UNFINISHED).
 
     Errors: INVALID_ARGUMENT with every problem for fewer than two or more than 26 runs, a repeated run, a run without
-    rows, runs without a common case, an unknown metric, a setting out of range, or more than 1,000,000 rows in total;
-    RESOURCE_EXHAUSTED (OVERLOADED) if too many comparisons wait: a team runs one at a time.
+    rows, runs without a common case, an unknown metric, a setting out of range, more than 1,000,000 rows in total, or
+    more than 13,000 figures (pairs of runs times metrics), which are counted before the work; RESOURCE_EXHAUSTED
+    (OVERLOADED) if too many comparisons wait: a team runs one at a time.
     """
     ListComparedCases: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.ListComparedCasesRequest, _comparison_pb2.ListComparedCasesResponse]
     """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question
@@ -81,12 +82,13 @@ class ComparisonServiceAsyncStub(ComparisonServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CompareRuns: _aio.UnaryUnaryMultiCallable[_comparison_pb2.CompareRunsRequest, _comparison_pb2.CompareRunsResponse]  # type: ignore[assignment]
-    """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished run is compared by
-    its rows so far, without a verdict (mismatch "unfinished").
+    """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished
+    run is compared by its rows so far, without a verdict (mismatch UNFINISHED).
 
     Errors: INVALID_ARGUMENT with every problem for fewer than two or more than 26 runs, a repeated run, a run without
-    rows, runs without a common case, an unknown metric, a setting out of range, or more than 1,000,000 rows in total;
-    RESOURCE_EXHAUSTED (OVERLOADED) if too many comparisons wait: a team runs one at a time.
+    rows, runs without a common case, an unknown metric, a setting out of range, more than 1,000,000 rows in total, or
+    more than 13,000 figures (pairs of runs times metrics), which are counted before the work; RESOURCE_EXHAUSTED
+    (OVERLOADED) if too many comparisons wait: a team runs one at a time.
     """
     ListComparedCases: _aio.UnaryUnaryMultiCallable[_comparison_pb2.ListComparedCasesRequest, _comparison_pb2.ListComparedCasesResponse]  # type: ignore[assignment]
     """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question
@@ -117,12 +119,13 @@ class ComparisonServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _comparison_pb2.CompareRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_comparison_pb2.CompareRunsResponse, _abc.Awaitable[_comparison_pb2.CompareRunsResponse]]:
-        """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished run is compared by
-        its rows so far, without a verdict (mismatch "unfinished").
+        """CompareRuns matches the cases of runs, tests every metric, and returns the figures and the decision. An unfinished
+        run is compared by its rows so far, without a verdict (mismatch UNFINISHED).
 
         Errors: INVALID_ARGUMENT with every problem for fewer than two or more than 26 runs, a repeated run, a run without
-        rows, runs without a common case, an unknown metric, a setting out of range, or more than 1,000,000 rows in total;
-        RESOURCE_EXHAUSTED (OVERLOADED) if too many comparisons wait: a team runs one at a time.
+        rows, runs without a common case, an unknown metric, a setting out of range, more than 1,000,000 rows in total, or
+        more than 13,000 figures (pairs of runs times metrics), which are counted before the work; RESOURCE_EXHAUSTED
+        (OVERLOADED) if too many comparisons wait: a team runs one at a time.
         """
 
     @_abc_1.abstractmethod

@@ -37,7 +37,8 @@ from assay.comparison.model import (
     WorstCase,
 )
 from assay.comparison.stopping_outcome import StoppingOutcome
-from assay.v1 import comparison_figures_pb2, comparison_pb2
+from assay.model.stopping import StoppingRule
+from assay.v1 import comparison_figures_pb2, comparison_pb2, summary_pb2
 from assay.wire.converter import Converter, EnumConverter, Spread
 from assay.wire.interval import INTERVAL
 from assay.wire.json_text import value_from_text
@@ -176,7 +177,10 @@ COMPARISON = Converter(
         "stopping": Converter(
             StoppingOutcome,
             comparison_figures_pb2.StoppingOutcome,
-            parts={"verdict": _VERDICTS},
+            parts={
+                "rule": EnumConverter(StoppingRule, summary_pb2.StoppingRule, unknown=StoppingRule.ALWAYS_VALID),
+                "verdict": _VERDICTS,
+            },
         ),
     },
     spread={
