@@ -156,15 +156,6 @@ def test_a_gpu_has_a_number(device: str, taken: bool) -> None:
         Settings(device=device)
 
 
-@pytest.mark.parametrize(("old", "new"), [("float32", "exact"), ("bfloat16", "fast"), ("float16", "fast")])
-def test_names_of_number_formats_are_still_taken(old: str, new: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A deployment from before the precisions starts as it did, and its log says what to write now."""
-    assert Settings.read(["--precision", old], {}).precision == new
-    assert caplog.messages == [f"--precision {old} is deprecated: use {new}, which it means now"]
-    assert Settings.read([], {"ASSAY_EMBEDDER_PRECISION": new}).precision == new
-    assert len(caplog.messages) == 1
-
-
 V1 = {"cpu.cfs_period_us": "100000\n"}
 
 

@@ -43,8 +43,8 @@ _THRESHOLDS_OF_ROWS = frozenset(
 )
 """Kinds whose threshold decides whether a row passes; other thresholds apply only to the run's value."""
 _DIRECTION = "higher_is_better"
-_EXACT = ("exact", "float32")
-"""Precisions at which every engine gives the cosines of every other, to 1e-5."""
+_EXACT = "exact"
+"""The precision at which every engine gives the cosines of every other, to 1e-5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +245,7 @@ def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] 
     models = {f"{embedder['model']} {embedder['revision'] or ''}".rstrip() for embedder in embedders}
     precisions = {embedder["precision"] for embedder in embedders if embedder.get("precision")}
     engines = {
-        embedder["engine"]
-        for embedder in embedders
-        if embedder.get("engine") and embedder.get("precision") not in _EXACT
+        embedder["engine"] for embedder in embedders if embedder.get("engine") and embedder.get("precision") != _EXACT
     }
     return MetricFacts(
         name=name,

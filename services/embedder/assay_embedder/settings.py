@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -20,17 +19,6 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 MAX_TEXTS = 512
 PRECISIONS = ("exact", "fast", "auto")
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,3})?")
-_RENAMED = {"float32": "exact", "bfloat16": "fast", "float16": "fast"}
-
-logger = logging.getLogger(__name__)
-
-
-def read_precision(text: str) -> str:
-    """Return a precision; the name of a number format is translated with a warning."""
-    renamed = _RENAMED.get(text)
-    if renamed:
-        logger.warning("--precision %s is deprecated: use %s, which it means now", text, renamed)
-    return renamed or text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +40,7 @@ class Settings(ServiceSettings):
     )
     model_memory_mib: int = setting(0, "maximum memory of the weights of all models, in MiB; 0 for no limit", least=0)
     device: str = setting("auto", "device of the models: auto, cpu, cuda or cuda:N")
-    precision: str = setting("exact", "precision of the vectors", choices=PRECISIONS, read=read_precision)
+    precision: str = setting("exact", "precision of the vectors", choices=PRECISIONS)
     max_batch_tokens: int = setting(
         0, "maximum word pieces per run of the model; 0 chooses by device and precision", least=0
     )

@@ -415,7 +415,7 @@ def test_runs_that_must_not_be_compared(changed: dict[str, Any], code: str, mess
 
 
 def test_a_run_that_does_not_name_its_precision_may_be_compared() -> None:
-    """What an older version did not record is no mismatch; nor is another engine at the precision exact."""
+    """What a run does not record is no mismatch; nor is another engine at the precision exact."""
     known: dict[str, Any] = {"total": 20, "finished": 20}
     heads = [
         {"models": [{"model": "e", "revision": "1"}]},

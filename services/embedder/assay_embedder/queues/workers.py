@@ -21,7 +21,6 @@ _GPU_TOKENS = 32_768
 _WORKERS_PER_GPU = 2
 _CPU_TOKENS = 1_024  # what the activations of fit into the processor's cache; larger runs gain nothing
 _FAST_CPU_TOKENS = 2_048
-_FOUR_BYTES = ("float32", "exact")
 
 
 def available_processors(*, mount: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int:
@@ -85,7 +84,7 @@ def batch_tokens(device: str, precision: str) -> int:
     """Return the default number of word pieces in one run of the model."""
     if is_gpu(device):
         return _GPU_TOKENS
-    return _CPU_TOKENS if precision in _FOUR_BYTES else _FAST_CPU_TOKENS
+    return _CPU_TOKENS if precision == "exact" else _FAST_CPU_TOKENS
 
 
 def workers_of(encoders: Sequence[Encoder], devices: Sequence[str], max_threads: int) -> list[Worker]:
