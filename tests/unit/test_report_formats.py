@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 
 NOTHING = metric(None, n_scored=0, passed=0, meets_threshold=None, interval=None)
-OLD = {"kind": "semantic_similarity", "value": 0.5, "n_scored": 1, "n_skipped": 0, "n_error": 0, "passed": 0,
-       "failed": 1, "threshold": None, "meets_threshold": None, "goal": None, "meets_goal": None,
-       "rule": "at_least"}  # fmt: skip
 RUNS: dict[str, dict[str, Any]] = {
     "no rows": document([], {"similarity": NOTHING}, overall_status="NO_DATA", exit_status=3, gates=[]),
     "one row": document([row()]),
@@ -41,7 +38,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "no metrics": document([row(scores={}, passed=None)], {}),
     "partial": document([row()], partial=True, total=9, finished=1),
     "repeats": document([row("c1"), failed("c1", repeat=2), row("c2"), row("c2", repeat=2)]),
-    "an older version": document([row()], {"similarity": OLD}),
     "hostile": document([failed(HOSTILE, question=HOSTILE, answer=HOSTILE, references=[HOSTILE], reason=HOSTILE)]),
     "arabic": document([failed("حالة", question="ما هي عاصمة السودان؟", answer="الخرطوم.", references=["الخرطوم"])]),
     "long": document([failed("c1", question="q" * 100_000, answer="a " * 100_000)]),

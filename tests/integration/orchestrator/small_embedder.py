@@ -36,7 +36,7 @@ class SmallEmbedder(embedder_pb2_grpc.EmbedderServiceServicer):
     """Records its requests; fails first with what `problems` holds, then with `always` where that is set.
 
     Args:
-        engine: The engine that it names; empty for an older version, which names none.
+        engine: The engine that it names; empty for one that names none.
     """
 
     def __init__(self, engine: str = "") -> None:

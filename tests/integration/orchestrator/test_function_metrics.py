@@ -191,7 +191,7 @@ async def test_a_failed_answer_is_not_scored(serve: Serve, settings_of: Settings
 
 
 async def test_a_client_that_computes_no_metrics_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
-    """One of an older version, which does not say that it does, gets no question that it could answer wrongly."""
+    """A client that does not say that it does gets no question that it could answer wrongly."""
     async with serve() as client:
         run = await create(client, settings_of("python", "m:f"), function("helpful"))
         with pytest.raises(WrongStateError, match="helpful") as refused:

@@ -117,7 +117,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 async def test_new_files_have_large_pages_and_old_ones_keep_theirs(tmp_path: Path) -> None:
-    """Rows with a judge's reasons fit in a page beside others; a file of an earlier version is used as it is."""
+    """Rows with a judge's reasons fit in a page beside others; a file that has others is used as it is."""
     old = tmp_path / "old.db"
     with contextlib.closing(sqlite3.connect(old)) as connection:
         connection.execute("PRAGMA page_size = 4096")

@@ -440,7 +440,7 @@ def test_a_run_that_does_not_name_its_precision_may_be_compared() -> None:
     ],
 )
 def test_scores_of_other_parts_of_vectors_are_not_compared(changed: dict[str, Any], message: str) -> None:
-    """A run that names neither compared whole vectors of cut texts, also one of an older version."""
+    """A run that names neither compared whole vectors of cut texts."""
     heads = [{"models": [{"model": "e", "revision": "1", **more}]} for more in ({}, changed)]
     runs = [
         compared(
@@ -543,7 +543,7 @@ def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> Non
 
 
 def test_conversations_with_another_value_are_not_compared() -> None:
-    """The mean over turns in one run, the worst turn in the other; a run of an older version takes the mean."""
+    """The mean over turns in one run, the worst turn in the other; a run that names neither takes the mean."""
     heads = [_configured(name, "exact_match", {}) for name in "ab"]
     heads[1]["config"]["turns"] = "mean"
     assert _compared_heads(*heads).mismatches == ()

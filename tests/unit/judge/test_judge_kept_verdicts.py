@@ -82,7 +82,7 @@ async def test_without_a_cache_nothing_is_kept_or_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verdict", [None, "4", [4], {"score": 4}, {"reasoning": "r", "score": 9}])
 def test_a_record_without_a_valid_verdict_is_none(verdict: Any) -> None:
-    """A file may have been changed, or an older version may have written it."""
+    """A file may have been changed."""
     assert outcome_from_record({"verdict": verdict}, RUBRIC) is None
 
 
@@ -121,7 +121,7 @@ def test_what_a_verdict_took_is_believed_where_it_is_a_count(message: dict[str, 
 def test_temperature_and_model_are_what_they_should_be_or_absent(
     message: dict[str, Any], temperature: float | None, model: str
 ) -> None:
-    """A record of an older version has neither."""
+    """A record may lack them, or have something else there."""
     outcome = outcome_from_record({"verdict": SAID, **message}, RUBRIC)
     assert outcome is not None
     assert (outcome.temperature, outcome.model) == (temperature, model)
