@@ -29,6 +29,7 @@ from assay.v1 import (
     row_pb2,
     run_pb2,
     server_pb2,
+    summary_pb2,
 )
 from assay.wire.agent import response_to_wire
 from assay.wire.case import case_to_wire
@@ -166,8 +167,9 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
             calibration=calibration_pb2.JudgeCalibration(
                 rubric="quality", fingerprints=["sha256:1"], judge="openai:m", answer_count=60,
                 measure=calibration_pb2.AGREEMENT_MEASURE_ALPHA_INTERVAL, alpha=0.8, low=0.7, high=0.9,
-                trust=calibration_pb2.JUDGE_TRUST_TRUSTED, threshold=4, rule="at_least", sensitivity=0.9,
-                passed_count=40, specificity=0.8, failed_count=20, drawing=calibration_pb2.LABEL_DRAWING_RANDOM,
+                trust=calibration_pb2.JUDGE_TRUST_TRUSTED, threshold=4, rule=summary_pb2.THRESHOLD_RULE_AT_LEAST,
+                sensitivity=0.9, passed_count=40, specificity=0.8, failed_count=20,
+                drawing=calibration_pb2.LABEL_DRAWING_RANDOM,
             )
         )
     ],

@@ -14,6 +14,7 @@ Evolution and common rules:
 * Later versions may add methods, fields, enum values, oneof members and reasons; they remove and renumber nothing.
 """
 
+from assay.v1 import summary_pb2 as _summary_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -168,8 +169,8 @@ class JudgeCalibration(_message.Message):
     """How far the judge can be trusted."""
     threshold: _builtins.float
     """The passing score on the rubric's scale; absent if no threshold applied."""
-    rule: _builtins.str
-    """How score and threshold compare: "at_least" or "more_than"; empty without a threshold."""
+    rule: _summary_pb2.ThresholdRule.ValueType
+    """How score and threshold compare: AT_LEAST or MORE_THAN; UNSPECIFIED without a threshold."""
     sensitivity: _builtins.float
     """Share of the answers passed by people that the judge passed, 0 to 1; absent if unknown."""
     passed_count: _builtins.int
@@ -204,7 +205,7 @@ class JudgeCalibration(_message.Message):
         high: _builtins.float | None = ...,
         trust: Global___JudgeTrust.ValueType = ...,
         threshold: _builtins.float | None = ...,
-        rule: _builtins.str = ...,
+        rule: _summary_pb2.ThresholdRule.ValueType = ...,
         sensitivity: _builtins.float | None = ...,
         passed_count: _builtins.int = ...,
         specificity: _builtins.float | None = ...,

@@ -33,6 +33,7 @@ from assay.model.run import (
     Score,
     ScoreStatus,
     StateChanged,
+    ThresholdRule,
     TurnResult,
 )
 from assay.model.run_spec import HOSTED, TURN_SCORES
@@ -40,7 +41,7 @@ from assay.model.stopping import StoppingRule, StoppingSettings
 from assay.model.stored_dataset import StoredDataset
 from assay.model.views import RowView, RunView
 from assay.parsing.names import run_id_problem
-from assay.v1 import calibration_pb2, comparison_pb2, dataset_pb2, row_pb2, run_pb2, spec_pb2
+from assay.v1 import calibration_pb2, comparison_pb2, dataset_pb2, row_pb2, run_pb2, spec_pb2, summary_pb2
 from assay.wire.agent import (
     STATUSES,
     approval_from_wire,
@@ -180,6 +181,7 @@ CALIBRATION = Converter(
         "calibrated_at": TIMES,
         "measure": _words(AgreementMeasure, calibration_pb2.AgreementMeasure),
         "trust": _words(JudgeTrust, calibration_pb2.JudgeTrust),
+        "rule": _words(ThresholdRule, summary_pb2.ThresholdRule),
         "drawing": _words(LabelDrawing, calibration_pb2.LabelDrawing),
     },
 )
