@@ -32,7 +32,7 @@ class Seen:
 
     def call(self, case_index: int, later_s: float) -> Call:
         """Return another call for a case, so much later than the first."""
-        key = f"{self.history.run_id}/{case_index}/0"
+        key = f"{self.history.run_id}/{case_index}/1"
         return Call(key, next(call.began_at for call in self.calls if call.key == key) + later_s)
 
     def verdict(self, calls: list[Call], endings: list[Ending]) -> Verdict:
@@ -73,8 +73,8 @@ def seen(whole: Seen, tmp_path: Path) -> Seen:
     ("change", "problem"),
     [
         ("DELETE FROM results WHERE case_index = 3", "11 of 12 rows have a result"),
-        ("DELETE FROM results WHERE case_index = 3", "of row c3/0 was told and is lost"),
-        ("UPDATE results SET passed = NOT passed WHERE case_index = 3", "of row c3/0 was told and is lost"),
+        ("DELETE FROM results WHERE case_index = 3", "of row c3/1 was told and is lost"),
+        ("UPDATE results SET passed = NOT passed WHERE case_index = 3", "of row c3/1 was told and is lost"),
         ("UPDATE results SET passed = NOT passed WHERE case_index = 3", "the stored summary is not that"),
         ("UPDATE results SET scores_json = replace(scores_json, '1.0', '0.9999999999999999')", "the stored summary"),
         ("UPDATE results SET sequence = 99 WHERE case_index = 3", "are missing"),
@@ -86,7 +86,7 @@ def seen(whole: Seen, tmp_path: Path) -> Seen:
         ("UPDATE runs SET run_id = 'other'", "was acknowledged and is not there"),
         ("UPDATE shards SET state = 'taken'", "1 shards that are not done are left"),
         ("UPDATE shards SET slots = 8", "8 slots still held are left"),
-        ("DELETE FROM answers WHERE case_index = 3", "/3/0 was asked and has no answer"),
+        ("DELETE FROM answers WHERE case_index = 3", "/3/1 was asked and has no answer"),
         ("UPDATE answers SET created_at = '2020-01-01T00:00:00.000Z'", "after its answer was stored"),
         ("UPDATE dataset_cases SET upload_id = 'x'", "12 cases of uploads that broke off are left"),
         ("INSERT INTO deletions (run_id, created_at) VALUES ('r', '')", "1 unfinished deletions are left"),
@@ -109,7 +109,7 @@ def test_calls_are_checked(seen: Seen) -> None:
     assert (unexplained.repaid, unexplained.repeated, unexplained.unexplained) == (0, 0, 1)
     explained = seen.verdict(early, [Ending("orchestrator", killed_at - 1, -9)])
     assert (explained.repaid, explained.repeated, explained.unexplained, explained.problems) == (0, 1, 0, [])
-    fewer = seen.verdict([call for call in seen.calls if not call.key.endswith("/3/0")], [])
+    fewer = seen.verdict([call for call in seen.calls if not call.key.endswith("/3/1")], [])
     assert "1 answers are stored to questions that were never asked" in fewer.problems
 
 
