@@ -109,7 +109,7 @@ async def compare(folder: Path, stored: list[Run]) -> dict[str, Any]:
     """Compare runs once, list their worst cases twice, and return time and memory."""
     database = open_database(Settings(database=folder / "assay.db"))
     comparisons = Comparisons(database, PageTokens(database))
-    settings, query = ComparisonSettings(), CaseQuery(order=CaseOrder.WORST_FIRST)
+    settings, query = ComparisonSettings(), CaseQuery(order=CaseOrder.LARGEST_LOSS)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     took = {}
     try:

@@ -179,7 +179,7 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.ListComparedCasesRequest": [
         comparison_pb2.ListComparedCasesRequest(
             run_ids=["r", "s"], settings=_COMPARISON, metrics=["exact_match"], change_by="latency",
-            change=comparison_pb2.CASE_CHANGE_WORSE, order_by=comparison_pb2.COMPARED_CASE_ORDER_WORST_FIRST,
+            change=comparison_pb2.CASE_CHANGE_WORSE, order_by="-loss",
             page_size=2, page_token="x", view=row_pb2.ROW_VIEW_FULL,
         )
     ],

@@ -32,10 +32,12 @@ class CaseChange(StrEnum):
 
 
 class CaseOrder(StrEnum):
-    """An order of compared cases."""
+    """An order of compared cases; "-" puts the largest first."""
 
     DATASET = "dataset"
-    WORST_FIRST = "worst_first"
+    DATASET_REVERSED = "-dataset"
+    SMALLEST_LOSS = "loss"
+    LARGEST_LOSS = "-loss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class CaseQuery:
             primary metric.
         change: Only cases with this change in any run after the first; unchanged cases are neither worse nor better
             in any run. None for all.
-        order: The order: by the largest loss against the first run, or by dataset.
+        order: The order: by the loss against the first run, or by dataset.
     """
 
     metrics: tuple[str, ...] = ()
@@ -182,8 +184,11 @@ class CaseList:
             case CaseChange.SAME:
                 listed &= ~(worse | better)
         places = np.flatnonzero(listed)
-        if query.order is CaseOrder.WORST_FIRST:
-            places = places[np.lexsort((places, loss[1][places], loss[0][places]))]
+        if query.order is CaseOrder.DATASET_REVERSED:
+            return places[::-1]
+        if query.order is not CaseOrder.DATASET:
+            sign = 1 if query.order is CaseOrder.LARGEST_LOSS else -1
+            places = places[np.lexsort((places, sign * loss[1][places], sign * loss[0][places]))]
         return places
 
     def cases(self, places: Sequence[int], query: CaseQuery) -> list[ComparedCase]:

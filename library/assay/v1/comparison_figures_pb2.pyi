@@ -14,6 +14,7 @@ Evolution and common rules:
 * Later versions may add methods, fields, enum values, oneof members and reasons; they remove and renumber nothing.
 """
 
+from assay.v1 import spec_pb2 as _spec_pb2
 from assay.v1 import summary_pb2 as _summary_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -436,7 +437,7 @@ class StoppingOutcome(_message.Message):
     SAVED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     SAVED_USD_FIELD_NUMBER: _builtins.int
     SAVED_MS_FIELD_NUMBER: _builtins.int
-    rule: _summary_pb2.StoppingRule.ValueType
+    rule: _spec_pb2.StoppingRule.ValueType
     """The rule."""
     metric: _builtins.str
     """The deciding metric."""
@@ -481,7 +482,7 @@ class StoppingOutcome(_message.Message):
     def __init__(
         self,
         *,
-        rule: _summary_pb2.StoppingRule.ValueType = ...,
+        rule: _spec_pb2.StoppingRule.ValueType = ...,
         metric: _builtins.str = ...,
         alpha: _builtins.float = ...,
         seed: _builtins.int = ...,

@@ -27,7 +27,7 @@ from assay.v1 import row_pb2 as assay_dot_v1_dot_row__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay/v1/comparison.proto\x12\x08\x61ssay.v1\x1a!assay/v1/comparison_figures.proto\x1a\x12\x61ssay/v1/row.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"}\n\x12\x43ompareRunsRequest\x12\x0f\n\x07run_ids\x18\x01 \x03(\t\x12.\n\x08settings\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonSettings\x12&\n\x05rules\x18\x03 \x01(\x0b\x32\x17.assay.v1.DecisionRules\"\x9a\x01\n\x13\x43ompareRunsResponse\x12+\n\ncomparison\x18\x01 \x01(\x0b\x32\x17.assay.v1.RunComparison\x12.\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonDecision\x12&\n\x04text\x18\x03 \x01(\x0b\x32\x18.assay.v1.ComparisonText\"\x95\x01\n\rDecisionRules\x12!\n\x07\x66\x61il_on\x18\x01 \x01(\x0e\x32\x10.assay.v1.FailOn\x12\x15\n\x08max_drop\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x15\n\rmax_drop_test\x18\x03 \x01(\x08\x12\x0e\n\x06strict\x18\x04 \x01(\x08\x12\x16\n\x0e\x61llow_mismatch\x18\x05 \x01(\x08\x42\x0b\n\t_max_drop\"\x9f\x01\n\x12\x43omparisonDecision\x12*\n\x07outcome\x18\x01 \x01(\x0e\x32\x19.assay.v1.DecisionOutcome\x12\x13\n\x0b\x65xit_status\x18\x02 \x01(\r\x12\x0f\n\x07reasons\x18\x03 \x03(\t\x12\x11\n\totherwise\x18\x04 \x01(\t\x12$\n\x05\x64rops\x18\x05 \x03(\x0b\x32\x15.assay.v1.AllowedDrop\"\xa8\x01\n\x0b\x41llowedDrop\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0c\n\x04\x64rop\x18\x03 \x01(\x01\x12\x0f\n\x07\x61llowed\x18\x04 \x01(\x01\x12\x12\n\x05\x62ound\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cnoise_chance\x18\x06 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\tis_narrow\x18\x07 \x01(\x08\x42\x08\n\x06_boundB\x0f\n\r_noise_chance\"V\n\x0e\x43omparisonText\x12\x0f\n\x07verdict\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61nners\x18\x02 \x03(\t\x12\x10\n\x08\x63\x61utions\x18\x03 \x03(\t\x12\x10\n\x08\x64\x65\x63ision\x18\x04 \x01(\t\"\x9c\x02\n\x18ListComparedCasesRequest\x12\x0f\n\x07run_ids\x18\x01 \x03(\t\x12.\n\x08settings\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonSettings\x12\x0f\n\x07metrics\x18\x03 \x03(\t\x12\x11\n\tchange_by\x18\x04 \x01(\t\x12$\n\x06\x63hange\x18\x05 \x01(\x0e\x32\x14.assay.v1.CaseChange\x12-\n\x08order_by\x18\x06 \x01(\x0e\x32\x1b.assay.v1.ComparedCaseOrder\x12\x11\n\tpage_size\x18\x07 \x01(\r\x12\x12\n\npage_token\x18\x08 \x01(\t\x12\x1f\n\x04view\x18\t \x01(\x0e\x32\x11.assay.v1.RowView\"p\n\x19ListComparedCasesResponse\x12%\n\x05\x63\x61ses\x18\x01 \x03(\x0b\x32\x16.assay.v1.ComparedCase\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0btotal_count\x18\x03 \x01(\x04\"~\n\x0c\x43omparedCase\x12\x0f\n\x07\x63\x61se_id\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x02 \x01(\t\x12\'\n\x08variants\x18\x03 \x03(\x0b\x32\x15.assay.v1.CaseVariant\x12\x15\n\x08question\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_question\"\x97\x01\n\x0b\x43\x61seVariant\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12#\n\x06values\x18\x03 \x03(\x0b\x32\x13.assay.v1.CaseValue\x12$\n\x06\x63hange\x18\x04 \x01(\x0e\x32\x14.assay.v1.CaseChange\x12\x13\n\x06\x61nswer\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_answer\"a\n\tCaseValue\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\ndifference\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x08\n\x06_valueB\r\n\x0b_difference\"f\n\x08\x42\x61seline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12,\n\x08set_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x65xists\x18\x04 \x01(\x08\"2\n\x12SetBaselineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\";\n\x13SetBaselineResponse\x12$\n\x08\x62\x61seline\x18\x01 \x01(\x0b\x32\x12.assay.v1.Baseline\"=\n\x14ListBaselinesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"W\n\x15ListBaselinesResponse\x12%\n\tbaselines\x18\x01 \x03(\x0b\x32\x12.assay.v1.Baseline\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"%\n\x15\x44\x65leteBaselineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteBaselineResponse*f\n\x06\x46\x61ilOn\x12\x17\n\x13\x46\x41IL_ON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46\x41IL_ON_REGRESSION\x10\x01\x12\x18\n\x14\x46\x41IL_ON_INCONCLUSIVE\x10\x02\x12\x11\n\rFAIL_ON_NEVER\x10\x03*\xbd\x01\n\x0f\x44\x65\x63isionOutcome\x12 \n\x1c\x44\x45\x43ISION_OUTCOME_UNSPECIFIED\x10\x00\x12\"\n\x1e\x44\x45\x43ISION_OUTCOME_NO_REGRESSION\x10\x01\x12\x1f\n\x1b\x44\x45\x43ISION_OUTCOME_REGRESSION\x10\x02\x12\x1e\n\x1a\x44\x45\x43ISION_OUTCOME_UNDECIDED\x10\x03\x12#\n\x1f\x44\x45\x43ISION_OUTCOME_NOT_COMPARABLE\x10\x04*n\n\nCaseChange\x12\x1b\n\x17\x43\x41SE_CHANGE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43\x41SE_CHANGE_WORSE\x10\x01\x12\x16\n\x12\x43\x41SE_CHANGE_BETTER\x10\x02\x12\x14\n\x10\x43\x41SE_CHANGE_SAME\x10\x03*~\n\x11\x43omparedCaseOrder\x12#\n\x1f\x43OMPARED_CASE_ORDER_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43OMPARED_CASE_ORDER_DATASET\x10\x01\x12#\n\x1f\x43OMPARED_CASE_ORDER_WORST_FIRST\x10\x02\x32\xc4\x03\n\x11\x43omparisonService\x12O\n\x0b\x43ompareRuns\x12\x1c.assay.v1.CompareRunsRequest\x1a\x1d.assay.v1.CompareRunsResponse\"\x03\x90\x02\x01\x12\x61\n\x11ListComparedCases\x12\".assay.v1.ListComparedCasesRequest\x1a#.assay.v1.ListComparedCasesResponse\"\x03\x90\x02\x01\x12O\n\x0bSetBaseline\x12\x1c.assay.v1.SetBaselineRequest\x1a\x1d.assay.v1.SetBaselineResponse\"\x03\x90\x02\x02\x12U\n\rListBaselines\x12\x1e.assay.v1.ListBaselinesRequest\x1a\x1f.assay.v1.ListBaselinesResponse\"\x03\x90\x02\x01\x12S\n\x0e\x44\x65leteBaseline\x12\x1f.assay.v1.DeleteBaselineRequest\x1a .assay.v1.DeleteBaselineResponseB;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay/v1/comparison.proto\x12\x08\x61ssay.v1\x1a!assay/v1/comparison_figures.proto\x1a\x12\x61ssay/v1/row.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"}\n\x12\x43ompareRunsRequest\x12\x0f\n\x07run_ids\x18\x01 \x03(\t\x12.\n\x08settings\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonSettings\x12&\n\x05rules\x18\x03 \x01(\x0b\x32\x17.assay.v1.DecisionRules\"\x9a\x01\n\x13\x43ompareRunsResponse\x12+\n\ncomparison\x18\x01 \x01(\x0b\x32\x17.assay.v1.RunComparison\x12.\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonDecision\x12&\n\x04text\x18\x03 \x01(\x0b\x32\x18.assay.v1.ComparisonText\"\x95\x01\n\rDecisionRules\x12!\n\x07\x66\x61il_on\x18\x01 \x01(\x0e\x32\x10.assay.v1.FailOn\x12\x15\n\x08max_drop\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x15\n\rmax_drop_test\x18\x03 \x01(\x08\x12\x0e\n\x06strict\x18\x04 \x01(\x08\x12\x16\n\x0e\x61llow_mismatch\x18\x05 \x01(\x08\x42\x0b\n\t_max_drop\"\x9f\x01\n\x12\x43omparisonDecision\x12*\n\x07outcome\x18\x01 \x01(\x0e\x32\x19.assay.v1.DecisionOutcome\x12\x13\n\x0b\x65xit_status\x18\x02 \x01(\r\x12\x0f\n\x07reasons\x18\x03 \x03(\t\x12\x11\n\totherwise\x18\x04 \x01(\t\x12$\n\x05\x64rops\x18\x05 \x03(\x0b\x32\x15.assay.v1.AllowedDrop\"\xa8\x01\n\x0b\x41llowedDrop\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0c\n\x04\x64rop\x18\x03 \x01(\x01\x12\x0f\n\x07\x61llowed\x18\x04 \x01(\x01\x12\x12\n\x05\x62ound\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cnoise_chance\x18\x06 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\tis_narrow\x18\x07 \x01(\x08\x42\x08\n\x06_boundB\x0f\n\r_noise_chance\"V\n\x0e\x43omparisonText\x12\x0f\n\x07verdict\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61nners\x18\x02 \x03(\t\x12\x10\n\x08\x63\x61utions\x18\x03 \x03(\t\x12\x10\n\x08\x64\x65\x63ision\x18\x04 \x01(\t\"\xff\x01\n\x18ListComparedCasesRequest\x12\x0f\n\x07run_ids\x18\x01 \x03(\t\x12.\n\x08settings\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonSettings\x12\x0f\n\x07metrics\x18\x03 \x03(\t\x12\x11\n\tchange_by\x18\x04 \x01(\t\x12$\n\x06\x63hange\x18\x05 \x01(\x0e\x32\x14.assay.v1.CaseChange\x12\x10\n\x08order_by\x18\x06 \x01(\t\x12\x11\n\tpage_size\x18\x07 \x01(\r\x12\x12\n\npage_token\x18\x08 \x01(\t\x12\x1f\n\x04view\x18\t \x01(\x0e\x32\x11.assay.v1.RowView\"p\n\x19ListComparedCasesResponse\x12%\n\x05\x63\x61ses\x18\x01 \x03(\x0b\x32\x16.assay.v1.ComparedCase\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0btotal_count\x18\x03 \x01(\x04\"~\n\x0c\x43omparedCase\x12\x0f\n\x07\x63\x61se_id\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x02 \x01(\t\x12\'\n\x08variants\x18\x03 \x03(\x0b\x32\x15.assay.v1.CaseVariant\x12\x15\n\x08question\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_question\"\x97\x01\n\x0b\x43\x61seVariant\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12#\n\x06values\x18\x03 \x03(\x0b\x32\x13.assay.v1.CaseValue\x12$\n\x06\x63hange\x18\x04 \x01(\x0e\x32\x14.assay.v1.CaseChange\x12\x13\n\x06\x61nswer\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_answer\"a\n\tCaseValue\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\ndifference\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x08\n\x06_valueB\r\n\x0b_difference\"f\n\x08\x42\x61seline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12,\n\x08set_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x65xists\x18\x04 \x01(\x08\"2\n\x12SetBaselineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\";\n\x13SetBaselineResponse\x12$\n\x08\x62\x61seline\x18\x01 \x01(\x0b\x32\x12.assay.v1.Baseline\"=\n\x14ListBaselinesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"W\n\x15ListBaselinesResponse\x12%\n\tbaselines\x18\x01 \x03(\x0b\x32\x12.assay.v1.Baseline\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"%\n\x15\x44\x65leteBaselineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteBaselineResponse*f\n\x06\x46\x61ilOn\x12\x17\n\x13\x46\x41IL_ON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46\x41IL_ON_REGRESSION\x10\x01\x12\x18\n\x14\x46\x41IL_ON_INCONCLUSIVE\x10\x02\x12\x11\n\rFAIL_ON_NEVER\x10\x03*\xbd\x01\n\x0f\x44\x65\x63isionOutcome\x12 \n\x1c\x44\x45\x43ISION_OUTCOME_UNSPECIFIED\x10\x00\x12\"\n\x1e\x44\x45\x43ISION_OUTCOME_NO_REGRESSION\x10\x01\x12\x1f\n\x1b\x44\x45\x43ISION_OUTCOME_REGRESSION\x10\x02\x12\x1e\n\x1a\x44\x45\x43ISION_OUTCOME_UNDECIDED\x10\x03\x12#\n\x1f\x44\x45\x43ISION_OUTCOME_NOT_COMPARABLE\x10\x04*n\n\nCaseChange\x12\x1b\n\x17\x43\x41SE_CHANGE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43\x41SE_CHANGE_WORSE\x10\x01\x12\x16\n\x12\x43\x41SE_CHANGE_BETTER\x10\x02\x12\x14\n\x10\x43\x41SE_CHANGE_SAME\x10\x03\x32\xc4\x03\n\x11\x43omparisonService\x12O\n\x0b\x43ompareRuns\x12\x1c.assay.v1.CompareRunsRequest\x1a\x1d.assay.v1.CompareRunsResponse\"\x03\x90\x02\x01\x12\x61\n\x11ListComparedCases\x12\".assay.v1.ListComparedCasesRequest\x1a#.assay.v1.ListComparedCasesResponse\"\x03\x90\x02\x01\x12O\n\x0bSetBaseline\x12\x1c.assay.v1.SetBaselineRequest\x1a\x1d.assay.v1.SetBaselineResponse\"\x03\x90\x02\x02\x12U\n\rListBaselines\x12\x1e.assay.v1.ListBaselinesRequest\x1a\x1f.assay.v1.ListBaselinesResponse\"\x03\x90\x02\x01\x12S\n\x0e\x44\x65leteBaseline\x12\x1f.assay.v1.DeleteBaselineRequest\x1a .assay.v1.DeleteBaselineResponseB;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,14 +43,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMPARISONSERVICE'].methods_by_name['SetBaseline']._serialized_options = b'\220\002\002'
   _globals['_COMPARISONSERVICE'].methods_by_name['ListBaselines']._loaded_options = None
   _globals['_COMPARISONSERVICE'].methods_by_name['ListBaselines']._serialized_options = b'\220\002\001'
-  _globals['_FAILON']._serialized_start=2200
-  _globals['_FAILON']._serialized_end=2302
-  _globals['_DECISIONOUTCOME']._serialized_start=2305
-  _globals['_DECISIONOUTCOME']._serialized_end=2494
-  _globals['_CASECHANGE']._serialized_start=2496
-  _globals['_CASECHANGE']._serialized_end=2606
-  _globals['_COMPAREDCASEORDER']._serialized_start=2608
-  _globals['_COMPAREDCASEORDER']._serialized_end=2734
+  _globals['_FAILON']._serialized_start=2171
+  _globals['_FAILON']._serialized_end=2273
+  _globals['_DECISIONOUTCOME']._serialized_start=2276
+  _globals['_DECISIONOUTCOME']._serialized_end=2465
+  _globals['_CASECHANGE']._serialized_start=2467
+  _globals['_CASECHANGE']._serialized_end=2577
   _globals['_COMPARERUNSREQUEST']._serialized_start=127
   _globals['_COMPARERUNSREQUEST']._serialized_end=252
   _globals['_COMPARERUNSRESPONSE']._serialized_start=255
@@ -64,29 +62,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMPARISONTEXT']._serialized_start=896
   _globals['_COMPARISONTEXT']._serialized_end=982
   _globals['_LISTCOMPAREDCASESREQUEST']._serialized_start=985
-  _globals['_LISTCOMPAREDCASESREQUEST']._serialized_end=1269
-  _globals['_LISTCOMPAREDCASESRESPONSE']._serialized_start=1271
-  _globals['_LISTCOMPAREDCASESRESPONSE']._serialized_end=1383
-  _globals['_COMPAREDCASE']._serialized_start=1385
-  _globals['_COMPAREDCASE']._serialized_end=1511
-  _globals['_CASEVARIANT']._serialized_start=1514
-  _globals['_CASEVARIANT']._serialized_end=1665
-  _globals['_CASEVALUE']._serialized_start=1667
-  _globals['_CASEVALUE']._serialized_end=1764
-  _globals['_BASELINE']._serialized_start=1766
-  _globals['_BASELINE']._serialized_end=1868
-  _globals['_SETBASELINEREQUEST']._serialized_start=1870
-  _globals['_SETBASELINEREQUEST']._serialized_end=1920
-  _globals['_SETBASELINERESPONSE']._serialized_start=1922
-  _globals['_SETBASELINERESPONSE']._serialized_end=1981
-  _globals['_LISTBASELINESREQUEST']._serialized_start=1983
-  _globals['_LISTBASELINESREQUEST']._serialized_end=2044
-  _globals['_LISTBASELINESRESPONSE']._serialized_start=2046
-  _globals['_LISTBASELINESRESPONSE']._serialized_end=2133
-  _globals['_DELETEBASELINEREQUEST']._serialized_start=2135
-  _globals['_DELETEBASELINEREQUEST']._serialized_end=2172
-  _globals['_DELETEBASELINERESPONSE']._serialized_start=2174
-  _globals['_DELETEBASELINERESPONSE']._serialized_end=2198
-  _globals['_COMPARISONSERVICE']._serialized_start=2737
-  _globals['_COMPARISONSERVICE']._serialized_end=3189
+  _globals['_LISTCOMPAREDCASESREQUEST']._serialized_end=1240
+  _globals['_LISTCOMPAREDCASESRESPONSE']._serialized_start=1242
+  _globals['_LISTCOMPAREDCASESRESPONSE']._serialized_end=1354
+  _globals['_COMPAREDCASE']._serialized_start=1356
+  _globals['_COMPAREDCASE']._serialized_end=1482
+  _globals['_CASEVARIANT']._serialized_start=1485
+  _globals['_CASEVARIANT']._serialized_end=1636
+  _globals['_CASEVALUE']._serialized_start=1638
+  _globals['_CASEVALUE']._serialized_end=1735
+  _globals['_BASELINE']._serialized_start=1737
+  _globals['_BASELINE']._serialized_end=1839
+  _globals['_SETBASELINEREQUEST']._serialized_start=1841
+  _globals['_SETBASELINEREQUEST']._serialized_end=1891
+  _globals['_SETBASELINERESPONSE']._serialized_start=1893
+  _globals['_SETBASELINERESPONSE']._serialized_end=1952
+  _globals['_LISTBASELINESREQUEST']._serialized_start=1954
+  _globals['_LISTBASELINESREQUEST']._serialized_end=2015
+  _globals['_LISTBASELINESRESPONSE']._serialized_start=2017
+  _globals['_LISTBASELINESRESPONSE']._serialized_end=2104
+  _globals['_DELETEBASELINEREQUEST']._serialized_start=2106
+  _globals['_DELETEBASELINEREQUEST']._serialized_end=2143
+  _globals['_DELETEBASELINERESPONSE']._serialized_start=2145
+  _globals['_DELETEBASELINERESPONSE']._serialized_end=2169
+  _globals['_COMPARISONSERVICE']._serialized_start=2580
+  _globals['_COMPARISONSERVICE']._serialized_end=3032
 # @@protoc_insertion_point(module_scope)

@@ -121,30 +121,6 @@ CASE_CHANGE_SAME: CaseChange.ValueType  # 3
 """Neither worse nor better."""
 Global___CaseChange: _TypeAlias = CaseChange  # noqa: Y015
 
-class _ComparedCaseOrder:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _ComparedCaseOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ComparedCaseOrder.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    COMPARED_CASE_ORDER_UNSPECIFIED: _ComparedCaseOrder.ValueType  # 0
-    """The order of the first run's dataset."""
-    COMPARED_CASE_ORDER_DATASET: _ComparedCaseOrder.ValueType  # 1
-    """The order of the first run's dataset."""
-    COMPARED_CASE_ORDER_WORST_FIRST: _ComparedCaseOrder.ValueType  # 2
-    """Largest loss against the first run first; equal cases are in dataset order."""
-
-class ComparedCaseOrder(_ComparedCaseOrder, metaclass=_ComparedCaseOrderEnumTypeWrapper):
-    """ComparedCaseOrder is an order of compared cases."""
-
-COMPARED_CASE_ORDER_UNSPECIFIED: ComparedCaseOrder.ValueType  # 0
-"""The order of the first run's dataset."""
-COMPARED_CASE_ORDER_DATASET: ComparedCaseOrder.ValueType  # 1
-"""The order of the first run's dataset."""
-COMPARED_CASE_ORDER_WORST_FIRST: ComparedCaseOrder.ValueType  # 2
-"""Largest loss against the first run first; equal cases are in dataset order."""
-Global___ComparedCaseOrder: _TypeAlias = ComparedCaseOrder  # noqa: Y015
-
 @_typing.final
 class CompareRunsRequest(_message.Message):
     """CompareRunsRequest asks for the figures of a comparison."""
@@ -413,8 +389,10 @@ class ListComparedCasesRequest(_message.Message):
     """Return only cases with this change in another run; SAME returns cases that are neither worse nor better in any.
     Unset for all.
     """
-    order_by: Global___ComparedCaseOrder.ValueType
-    """The order of the cases."""
+    order_by: _builtins.str
+    """The order of the cases: "dataset" (of the first run), or "loss" against the first run, the largest first with a
+    leading "-"; empty for "dataset". Equal cases are in dataset order.
+    """
     page_size: _builtins.int
     """Maximum cases per page; 0 means 100, values above 500 mean 500. A page also ends before 3 MiB."""
     page_token: _builtins.str
@@ -441,7 +419,7 @@ class ListComparedCasesRequest(_message.Message):
         metrics: _abc.Iterable[_builtins.str] | None = ...,
         change_by: _builtins.str = ...,
         change: Global___CaseChange.ValueType = ...,
-        order_by: Global___ComparedCaseOrder.ValueType = ...,
+        order_by: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         view: _row_pb2.RowView.ValueType = ...,

@@ -37,8 +37,10 @@ from assay.comparison.model import (
     WorstCase,
 )
 from assay.comparison.stopping_outcome import StoppingOutcome
+from assay.errors import InvalidInputError, Problem
 from assay.model.stopping import StoppingRule
-from assay.v1 import comparison_figures_pb2, comparison_pb2, summary_pb2
+from assay.parsing.names import unknown_name
+from assay.v1 import comparison_figures_pb2, comparison_pb2, spec_pb2
 from assay.wire.converter import Converter, EnumConverter, Spread
 from assay.wire.interval import INTERVAL
 from assay.wire.json_text import value_from_text
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
 _ADJUSTMENTS = EnumConverter(Adjustment, comparison_figures_pb2.PValueAdjustment, unknown=Adjustment.HOLM)
 _CHANGES = EnumConverter(CaseChange, comparison_pb2.CaseChange, unknown=None)
-_ORDERS = EnumConverter(CaseOrder, comparison_pb2.ComparedCaseOrder, unknown=None)
 
 
 _ESTIMATE = Converter(
@@ -178,7 +179,7 @@ COMPARISON = Converter(
             StoppingOutcome,
             comparison_figures_pb2.StoppingOutcome,
             parts={
-                "rule": EnumConverter(StoppingRule, summary_pb2.StoppingRule, unknown=StoppingRule.ALWAYS_VALID),
+                "rule": EnumConverter(StoppingRule, spec_pb2.StoppingRule, unknown=StoppingRule.ALWAYS_VALID),
                 "verdict": _VERDICTS,
             },
         ),
@@ -222,11 +223,14 @@ def change_to_wire(change: CaseChange | None) -> Any:
     return None if change is None else _CHANGES.to_wire(change)
 
 
-def order_to_wire(order: CaseOrder) -> Any:
-    """Return the number of an order."""
-    return _ORDERS.to_wire(order)
-
-
 def case_conditions_from_wire(request: comparison_pb2.ListComparedCasesRequest) -> tuple[CaseChange | None, CaseOrder]:
-    """Return the conditions and the order of the cases that a request asks for."""
-    return _CHANGES.from_wire(request.change), _ORDERS.from_wire(request.order_by) or CaseOrder.DATASET
+    """Return the conditions and the order of the cases that a request asks for.
+
+    Raises:
+        InvalidInputError: The order is unknown.
+    """
+    order = request.order_by.strip() or CaseOrder.DATASET
+    known = [known.value for known in CaseOrder]
+    if order not in known:
+        raise InvalidInputError([Problem(unknown_name("order", order, known), "order_by")])
+    return _CHANGES.from_wire(request.change), CaseOrder(order)

@@ -25,6 +25,7 @@ from assay.model.scope import LOCAL
 from assay.model.views import RowView
 from assay.reports.document.report import report_of_run
 from assay.reports.formats.json_report import write_document
+from assay.rpc.status import translated
 from assay.v1 import comparison_figures_pb2
 from assay.v1 import comparison_pb2 as pb
 from assay.v1.comparison_pb2_grpc import ComparisonServiceStub
@@ -160,7 +161,7 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
         flipped = comparison.pairs[0].flipped_case_count
         assert len(parts[CaseChange.WORSE]) + len(parts[CaseChange.BETTER]) == flipped > 0
 
-        worst = CaseQuery(("latency", "pass_rate"), "exact_match", order=CaseOrder.WORST_FIRST)
+        worst = CaseQuery(("latency", "pass_rate"), "exact_match", order=CaseOrder.LARGEST_LOSS)
         first = await compared_case_page(client, pair, ComparisonSettings(), worst, page_size=5, view=RowView.FULL)
         rest = await compared_case_page(
             client, pair, ComparisonSettings(), worst, page_size=500, page_token=first.next_page_token
@@ -171,6 +172,17 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
         order = [CaseChange.WORSE, CaseChange.SAME, CaseChange.BETTER]
         changes = [order.index(case.variants[1].change or CaseChange.SAME) for case in pages]
         assert changes == sorted(changes)
+        least = await listed(client, pair, replace(worst, order=CaseOrder.SMALLEST_LOSS))
+        assert [order.index(case.variants[1].change or CaseChange.SAME) for case in least] == changes[::-1]
+        backwards = await listed(client, pair, CaseQuery(order=CaseOrder.DATASET_REVERSED))
+        assert [case.case_id for case in backwards] == [case.case_id for case in every][::-1]
+        stub = ComparisonServiceStub(client._channel)
+        request = pb.ListComparedCasesRequest(run_ids=pair, order_by="-los")
+        with (
+            pytest.raises(InvalidInputError, match="order_by: unknown order '-los'; did you mean '-loss'"),
+            translated(),
+        ):
+            await stub.ListComparedCases(request)
         one = first.cases[0]
         assert [variant.answer for variant in one.variants] == ["yes", HOSTILE]
         assert one.question == f"question {one.case_id[1:]}"
@@ -193,7 +205,7 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
                 client, ids, ComparisonSettings(margin=-1, alpha=0.7, power=2, cluster="x", where="y:z")
             )
         fields = {problem.field.split(":")[0] for problem in caught.value.problems}
-        assert {"settings.margin", "settings.alpha", "settings.power", "settings.cluster"} < fields
+        assert {"settings.margin", "settings.alpha", "settings.power", "settings.cluster", "settings.filter"} == fields
         with pytest.raises(InvalidInputError) as caught:
             await compare_on_server(client, pair, ComparisonSettings(), DecisionRules(max_drop_test=True))
         assert [problem.field for problem in caught.value.problems] == ["rules.max_drop_test"]

@@ -18,7 +18,6 @@ from assay.wire.comparison import (
     DECISION,
     DECISION_RULES,
     change_to_wire,
-    order_to_wire,
 )
 from assay.wire.run import ROW_VIEWS
 
@@ -120,7 +119,7 @@ async def compared_case_page(
         metrics=query.metrics,
         change_by=query.change_by,
         change=change_to_wire(query.change),
-        order_by=order_to_wire(query.order),
+        order_by=query.order.value,
         page_size=page_size,
         page_token=page_token,
         view=ROW_VIEWS.to_wire(view),
