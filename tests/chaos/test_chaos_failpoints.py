@@ -135,7 +135,7 @@ async def _retry_until_done(drill: Drill, run_id: str) -> None:
     history = drill.histories[0]
     while True:
         try:
-            await drill.insist(lambda client: client.resume_run(run_id, retry_errors=True))
+            await drill.insist(lambda client: client.retry_run(run_id))
         except WrongStateError as problem:
             if problem.reason != "RUN_ACTIVE":
                 raise

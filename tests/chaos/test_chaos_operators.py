@@ -45,7 +45,7 @@ async def operate(drill: Drill, run_id: str, address: str, dice: random.Random, 
                         await client.resume_run(run_id)
                         done["resume"] += 1
                     case 2:
-                        await client.resume_run(run_id, retry_errors=True)
+                        await client.retry_run(run_id)
                         done["retry"] += 1
             with suppress(WrongStateError):
                 await client.resume_run(run_id)  # so that there is something to ask before the next operation

@@ -219,7 +219,8 @@ def test_a_spend_cap_pauses_checks_as_it_pauses_metrics(cli: Cli) -> None:
         assert (cli.home / "logs" / "embedder.log").exists()
         (run,) = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
         assert (run["state"], run["finished"]) == ("paused", 0)
-        resume = ("runs", "resume", run["run_id"], "--spend-cap", "1")
+        cli.run("runs", "update", run["run_id"], "--spend-cap", "1")
+        resume = ("runs", "resume", run["run_id"])
         # Without the flag, the spec is needed only if a case was not asked before the pause.
         assert "name the spec that started the run" in cli.run(*resume, "--retry-errors", status=2).stderr
         done = cli.run(*resume, "--spec", "assay.yaml").stdout

@@ -236,11 +236,12 @@ def test_a_spend_cap_is_raised(shared_judged: tuple[Cli, ScriptedProvider]) -> N
     assert "the spend cap of 0.03 dollars is reached" in paused.stderr
     assert "--resume" not in paused.stderr, "without a higher cap the run pauses again"
     run = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
-    assert f"assay runs resume {run['run_id']} --spend-cap USD" in run["state_reason"]
+    assert f"assay runs update {run['run_id']} --spend-cap USD" in run["state_reason"]
     assert "spend cap $0.03" in cli.run("runs", "show", run["run_id"]).stdout
-    wrong = cli.run("runs", "resume", run["run_id"], "--spend-cap", "lots", status=2)
+    wrong = cli.run("runs", "update", run["run_id"], "--spend-cap", "lots", status=2)
     assert "must be an amount of US dollars" in wrong.stderr
-    cli.run("runs", "resume", run["run_id"], "--spend-cap", "5")
+    cli.run("runs", "update", run["run_id"], "--spend-cap", "5")
+    cli.run("runs", "resume", run["run_id"])
     assert json.loads(cli.run("runs", "show", run["run_id"], "--json").stdout)["spend_cap_nano_usd"] == 5 * 10**9
     assert (len(provider.requests), calls(cli)) == (20, 20)
 

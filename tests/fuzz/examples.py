@@ -145,8 +145,15 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.judge.v1.ComparePairRequest": [_PAIR],
     **{f"assay.v1.{each.DESCRIPTOR.name}": [each(run_id="r")] for each in (
         run_pb2.GetRunRequest, run_pb2.CancelRunRequest, run_pb2.PauseRunRequest, run_pb2.ResumeRunRequest,
+        run_pb2.RetryRunRequest,
         run_pb2.DeleteRunRequest, run_pb2.WatchRunRequest,
     )},
+    "assay.v1.UpdateRunRequest": [
+        run_pb2.UpdateRunRequest(
+            run_id="r", labels={"k": "v"}, note="n", weight=2.0, spend_cap_nano_usd=1,
+            update_mask=FieldMask(paths=["labels", "note", "weight", "spend_cap_nano_usd"]),
+        )
+    ],
     "assay.v1.ListRowsRequest": [
         row_pb2.ListRowsRequest(run_id="r"),
         row_pb2.ListRowsRequest(

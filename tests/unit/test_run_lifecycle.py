@@ -15,7 +15,7 @@ from assay.model.scope import LOCAL
 from assay_orchestrator.store import control, schema
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.removal import deletions
-from assay_orchestrator.store.runs import datasets, run_conditions, runs
+from assay_orchestrator.store.runs import datasets, run_conditions, runs, updates
 from assay_orchestrator.store.runs.lifecycle import (
     PHASES_AT_REST,
     RUNNABLE_PHASES,
@@ -27,6 +27,7 @@ from assay_orchestrator.store.runs.lifecycle import (
     refusal,
 )
 from assay_orchestrator.store.runs.runs import RunRecord
+from assay_orchestrator.store.runs.updates import RunUpdate
 from assay_orchestrator.store.shards import shards
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "runs.md"
@@ -89,10 +90,9 @@ def request(connection: sa.Connection, command: Command) -> object:
         return control.pause(connection, LOCAL, "r")
     if command is Command.CANCEL:
         return control.cancel(connection, LOCAL, "r")
-    resumption = Resumption(
-        retry_errors=command is Command.RETRY, spend_cap=SpendCap(2 * 10**9) if command is Command.CHANGE_CAP else None
-    )
-    return control.resume(connection, LOCAL, "r", resumption)
+    if command is Command.CHANGE_CAP:
+        return updates.update_run(connection, LOCAL, "r", RunUpdate(spend_cap=SpendCap(2 * 10**9)))
+    return control.resume(connection, LOCAL, "r", Resumption(retry_errors=command is Command.RETRY))
 
 
 @pytest.mark.parametrize(("phase", "command"), ILLEGAL, ids=named)

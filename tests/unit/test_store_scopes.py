@@ -22,13 +22,12 @@ WITHOUT_SCOPE = {
             "read_phase",
             "read_statuses",
         }
-        | {"count_pauses", "read_origin", "drain"},
+        | {"count_pauses", "count_answered", "read_origin", "drain"},
         "spending": {"add_spent"},
         "shards": {"create_shards", "start_shard", "require_epochs", "require_active", "lock_sharing", "finish_pause"}
         | {"release_shard", "release_queued", "reopen_incomplete", "all_done", "is_hosted"}
         | {"list_active", "linked_runs", "change_shard"},
-        "unjudged": {"release_shards", "release_unjudged", "await_batch", "requeue_ordered", "pause_if_stuck"}
-        | {"change_spend_cap"},
+        "unjudged": {"release_shards", "release_unjudged", "await_batch", "requeue_ordered", "pause_if_stuck"},
     },
     "parts of a run: the caller has looked the run up, in the same transaction or as its worker": {
         "attempts": {"count_attempts", "journal_attempts", "clear_journal", "has_errors", "request_retry"}

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import grpc.aio
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from assay.agent_host.protocol import Caller
 from assay.agent_host.serve_stream import AgentHost
@@ -24,7 +25,6 @@ from assay.model.views import RowView, RunView
 from assay.rpc.channel import read_stream
 from assay.v1 import dataset_pb2, dataset_pb2_grpc, row_pb2, run_pb2
 from assay.wire.filters import case_detail_from_wire, facets_from_wire
-from assay.wire.judging import SPEND_CAP
 from assay.wire.run import (
     ATTEMPT,
     DATASET,
@@ -38,7 +38,7 @@ from assay.wire.run import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from typing import Any
 
     from assay.agent_host.protocol import MetricCaller
@@ -282,29 +282,67 @@ class Client(Connection):
         request = run_pb2.PauseRunRequest(run_id=run_id)
         return RUN.from_wire((await self._call(lambda: self._stub.PauseRun(request))).run)
 
-    async def resume_run(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
+    async def resume_run(self, run_id: str) -> Run:
         """Resume a paused run; stored answers are kept.
 
-        Args:
-            retry_errors: Also retry rows whose agent or metric failed, of a paused, completed or failed run. Earlier
-                attempts are kept: see `list_attempts`.
-            spend_cap: A new spend cap for judging; None keeps the current one.
+        Raises:
+            WrongStateError: The run has already ended.
+        """
+        request = run_pb2.ResumeRunRequest(run_id=run_id)
+        return RUN.from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
+
+    async def retry_run(self, run_id: str) -> Run:
+        """Retry the rows whose agent or metric failed, of a paused, completed or failed run.
+
+        Earlier attempts are kept: see `list_attempts`.
+
+        Returns:
+            The run: RUNNING, or COMPLETED if no row can be retried.
 
         Raises:
-            InvalidInputError: A cap is given, but the run has no judge.
-            WrongStateError: The run has already ended, or a change is requested while it is running.
+            WrongStateError: The run is active, or was cancelled.
         """
-        cap = SPEND_CAP.to_wire(spend_cap) if spend_cap is not None else None
-        request = run_pb2.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
+        request = run_pb2.RetryRunRequest(run_id=run_id)
         lost_before = self._lost_count
         try:
-            return RUN.from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
+            return RUN.from_wire((await self._call(lambda: self._stub.RetryRun(request))).run)
         except WrongStateError as problem:
             if self._lost_count == lost_before or problem.reason != "RUN_ACTIVE":
                 raise
-            return await self.get_run(
-                run_id, partial=False
-            )  # an earlier attempt, whose response was lost, has resumed it
+            # An earlier attempt, whose response was lost, has resumed it.
+            return await self.get_run(run_id, partial=False)
+
+    async def update_run(
+        self,
+        run_id: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        note: str | None = None,
+        weight: float | None = None,
+        spend_cap: SpendCap | None = None,
+    ) -> Run:
+        """Change a run; None leaves a value unchanged.
+
+        Args:
+            labels: All labels of the run.
+            note: The note; empty for none.
+            weight: The weight among the runs of its team.
+            spend_cap: The spend cap for judging, of a paused or ended run.
+
+        Raises:
+            InvalidInputError: A value is invalid, or the run has no judge to cap; lists every problem.
+            WrongStateError: The spend cap differs, and the run is active.
+        """
+        given = {"labels": labels, "note": note, "weight": weight, "spend_cap_nano_usd": spend_cap}
+        request = run_pb2.UpdateRunRequest(
+            run_id=run_id,
+            labels=labels,
+            note=note or "",
+            weight=weight or 0.0,
+            spend_cap_nano_usd=spend_cap.nano_usd if spend_cap is not None else None,
+            update_mask=FieldMask(paths=[name for name, value in given.items() if value is not None]),
+        )
+        return RUN.from_wire((await self._call(lambda: self._stub.UpdateRun(request))).run)
 
     async def list_attempts(self, run_id: str, case_id: str) -> list[RowAttempt]:
         """Return all attempts at the rows of a case, by repeat, oldest first, with the current attempt last.

@@ -145,8 +145,10 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListRuns": _idempotent(_READ, _PAGE),
         "CancelRun": _idempotent(_RUN, _RUN_ID, Audit.CHANGE),
         "PauseRun": _idempotent(_RUN, _RUN_ID, Audit.CHANGE),
+        "ResumeRun": _idempotent(_RUN, _RUN_ID, Audit.CHANGE),
         # A second attempt finds the run running, whose errors cannot be retried: the caller knows that it asked twice.
-        "ResumeRun": _call(_RUN, _RUN_ID, Audit.CHANGE),
+        "RetryRun": _call(_RUN, _RUN_ID, Audit.CHANGE),
+        "UpdateRun": _idempotent(_RUN, _RUN_ID, Audit.CHANGE),
         # A second attempt does not find what the first, whose answer was lost, has deleted: the caller decides.
         "DeleteRun": _call(_RUN, _RUN_ID, Audit.CHANGE),
         "WatchRun": _server_stream(_READ, _RUN_ID, Audit.EXPORT),

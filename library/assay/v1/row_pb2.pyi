@@ -132,7 +132,7 @@ class _AttemptOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Attemp
     ATTEMPT_OUTCOME_STANDS: _AttemptOutcome.ValueType  # 1
     """The attempt has the current result."""
     ATTEMPT_OUTCOME_RETRIED: _AttemptOutcome.ValueType  # 2
-    """ResumeRun with retry_errors discarded the result and retried the row."""
+    """RetryRun discarded the result and retried the row."""
     ATTEMPT_OUTCOME_INTERRUPTED: _AttemptOutcome.ValueType  # 3
     """The orchestrator was killed during the attempt."""
 
@@ -144,7 +144,7 @@ ATTEMPT_OUTCOME_UNSPECIFIED: AttemptOutcome.ValueType  # 0
 ATTEMPT_OUTCOME_STANDS: AttemptOutcome.ValueType  # 1
 """The attempt has the current result."""
 ATTEMPT_OUTCOME_RETRIED: AttemptOutcome.ValueType  # 2
-"""ResumeRun with retry_errors discarded the result and retried the row."""
+"""RetryRun discarded the result and retried the row."""
 ATTEMPT_OUTCOME_INTERRUPTED: AttemptOutcome.ValueType  # 3
 """The orchestrator was killed during the attempt."""
 Global___AttemptOutcome: _TypeAlias = AttemptOutcome  # noqa: Y015

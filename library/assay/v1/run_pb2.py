@@ -27,10 +27,11 @@ from assay.v1 import dataset_pb2 as assay_dot_v1_dot_dataset__pb2
 from assay.v1 import row_pb2 as assay_dot_v1_dot_row__pb2
 from assay.v1 import spec_pb2 as assay_dot_v1_dot_spec__pb2
 from assay.v1 import summary_pb2 as assay_dot_v1_dot_summary__pb2
+from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x61ssay/v1/run.proto\x12\x08\x61ssay.v1\x1a\x1a\x61ssay/v1/calibration.proto\x1a\x16\x61ssay/v1/dataset.proto\x1a\x12\x61ssay/v1/row.proto\x1a\x13\x61ssay/v1/spec.proto\x1a\x16\x61ssay/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x04\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1f\n\x04spec\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12+\n\x07\x64\x61taset\x18\x03 \x01(\x0b\x32\x1a.assay.v1.DatasetReference\x12!\n\x05state\x18\x04 \x01(\x0e\x32\x12.assay.v1.RunState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12#\n\x06\x63ounts\x18\x06 \x01(\x0b\x32\x13.assay.v1.RunCounts\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\n \x01(\x04\x12%\n\x07summary\x18\x0b \x01(\x0b\x32\x14.assay.v1.RunSummary\x12\x15\n\rassay_version\x18\x0c \x01(\t\x12)\n\x0bpause_cause\x18\r \x01(\x0e\x32\x14.assay.v1.PauseCause\x12\x30\n\x0c\x63\x61librations\x18\x0e \x03(\x0b\x32\x1a.assay.v1.JudgeCalibration\"\x89\x01\n\tRunCounts\x12\r\n\x05total\x18\x01 \x01(\x04\x12\x10\n\x08\x66inished\x18\x02 \x01(\x04\x12\x0e\n\x06passed\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x04\x12\x14\n\x0c\x61gent_errors\x18\x05 \x01(\x04\x12\x10\n\x08\x61nswered\x18\x06 \x01(\x04\x12\x13\n\x0binterrupted\x18\x07 \x01(\x04\"r\n\x10\x43reateRunRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1f\n\x04spec\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\x12\n\ndataset_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"/\n\x11\x43reateRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"^\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1f\n\x04view\x18\x02 \x01(\x0e\x32\x11.assay.v1.RunView\x12\x1c\n\x14omit_partial_summary\x18\x03 \x01(\x08\",\n\x0eGetRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"\x98\x01\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\x12\x10\n\x08order_by\x18\x04 \x01(\t\x12\x1f\n\x04view\x18\x05 \x01(\x0e\x32\x11.assay.v1.RunView\x12\x1b\n\x13include_total_count\x18\x06 \x01(\x08\"r\n\x10ListRunsResponse\x12\x1b\n\x04runs\x18\x01 \x03(\x0b\x32\r.assay.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x18\n\x0btotal_count\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_total_count\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"/\n\x11\x43\x61ncelRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"!\n\x0fPauseRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\".\n\x10PauseRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"_\n\x10ResumeRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0cretry_errors\x18\x02 \x01(\x08\x12%\n\tspend_cap\x18\x03 \x01(\x0b\x32\x12.assay.v1.SpendCap\".\n\x08SpendCap\x12\x15\n\x08nano_usd\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_nano_usd\"/\n\x11ResumeRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"Q\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\x12\x16\n\x0ewith_baselines\x18\x03 \x01(\x08\"M\n\x11\x44\x65leteRunResponse\x12\x11\n\trow_count\x18\x01 \x01(\x04\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x11\n\tbaselines\x18\x03 \x03(\t\"Z\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x1f\n\x04view\x18\x03 \x01(\x0e\x32\x11.assay.v1.RowView\"\x8d\x01\n\x10WatchRunResponse\x12\x1f\n\x08snapshot\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\x12\"\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x12.assay.v1.RunEvent\x12\x1e\n\x11\x62ookmark_sequence\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x14\n\x12_bookmark_sequence\"\x83\x01\n\x08RunEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12/\n\rstate_changed\x18\x02 \x01(\x0b\x32\x16.assay.v1.StateChangedH\x00\x12+\n\x0crow_finished\x18\x03 \x01(\x0b\x32\x13.assay.v1.RowResultH\x00\x42\x07\n\x05\x65vent\"\xc2\x01\n\x0cStateChanged\x12!\n\x05state\x18\x01 \x01(\x0e\x32\x12.assay.v1.RunState\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12/\n\x0b\x63hange_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x0bpause_cause\x18\x04 \x01(\x0e\x32\x14.assay.v1.PauseCause\x12#\n\x06\x63ounts\x18\x05 \x01(\x0b\x32\x13.assay.v1.RunCounts*\xc8\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_PENDING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x15\n\x11RUN_STATE_PAUSING\x10\x03\x12\x14\n\x10RUN_STATE_PAUSED\x10\x04\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x05\x12\x14\n\x10RUN_STATE_FAILED\x10\x06\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x07*\xc0\x01\n\nPauseCause\x12\x1b\n\x17PAUSE_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n\x11PAUSE_CAUSE_OWNER\x10\x01\x12\x1b\n\x17PAUSE_CAUSE_INTERRUPTED\x10\x02\x12\x17\n\x13PAUSE_CAUSE_STORAGE\x10\x03\x12\x15\n\x11PAUSE_CAUSE_JUDGE\x10\x04\x12\x1a\n\x16PAUSE_CAUSE_UNATTENDED\x10\x05\x12\x15\n\x11PAUSE_CAUSE_QUOTA\x10\x06*`\n\x07RunView\x12\x18\n\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n\x0eRUN_VIEW_BASIC\x10\x01\x12\x14\n\x10RUN_VIEW_FIGURES\x10\x02\x12\x11\n\rRUN_VIEW_FULL\x10\x03\x32\xaf\x06\n\nRunService\x12I\n\tCreateRun\x12\x1a.assay.v1.CreateRunRequest\x1a\x1b.assay.v1.CreateRunResponse\"\x03\x90\x02\x02\x12@\n\x06GetRun\x12\x17.assay.v1.GetRunRequest\x1a\x18.assay.v1.GetRunResponse\"\x03\x90\x02\x01\x12\x46\n\x08ListRuns\x12\x19.assay.v1.ListRunsRequest\x1a\x1a.assay.v1.ListRunsResponse\"\x03\x90\x02\x01\x12I\n\tCancelRun\x12\x1a.assay.v1.CancelRunRequest\x1a\x1b.assay.v1.CancelRunResponse\"\x03\x90\x02\x02\x12\x46\n\x08PauseRun\x12\x19.assay.v1.PauseRunRequest\x1a\x1a.assay.v1.PauseRunResponse\"\x03\x90\x02\x02\x12\x44\n\tResumeRun\x12\x1a.assay.v1.ResumeRunRequest\x1a\x1b.assay.v1.ResumeRunResponse\x12\x44\n\tDeleteRun\x12\x1a.assay.v1.DeleteRunRequest\x1a\x1b.assay.v1.DeleteRunResponse\x12H\n\x08WatchRun\x12\x19.assay.v1.WatchRunRequest\x1a\x1a.assay.v1.WatchRunResponse\"\x03\x90\x02\x01\x30\x01\x12\x46\n\x08ListRows\x12\x19.assay.v1.ListRowsRequest\x1a\x1a.assay.v1.ListRowsResponse\"\x03\x90\x02\x01\x12\x45\n\x07GetCase\x12\x18.assay.v1.GetCaseRequest\x1a\x19.assay.v1.GetCaseResponse\"\x03\x90\x02\x01\x30\x01\x12T\n\x0cListAttempts\x12\x1d.assay.v1.ListAttemptsRequest\x1a\x1e.assay.v1.ListAttemptsResponse\"\x03\x90\x02\x01\x30\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x61ssay/v1/run.proto\x12\x08\x61ssay.v1\x1a\x1a\x61ssay/v1/calibration.proto\x1a\x16\x61ssay/v1/dataset.proto\x1a\x12\x61ssay/v1/row.proto\x1a\x13\x61ssay/v1/spec.proto\x1a\x16\x61ssay/v1/summary.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x04\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1f\n\x04spec\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12+\n\x07\x64\x61taset\x18\x03 \x01(\x0b\x32\x1a.assay.v1.DatasetReference\x12!\n\x05state\x18\x04 \x01(\x0e\x32\x12.assay.v1.RunState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12#\n\x06\x63ounts\x18\x06 \x01(\x0b\x32\x13.assay.v1.RunCounts\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\n \x01(\x04\x12%\n\x07summary\x18\x0b \x01(\x0b\x32\x14.assay.v1.RunSummary\x12\x15\n\rassay_version\x18\x0c \x01(\t\x12)\n\x0bpause_cause\x18\r \x01(\x0e\x32\x14.assay.v1.PauseCause\x12\x30\n\x0c\x63\x61librations\x18\x0e \x03(\x0b\x32\x1a.assay.v1.JudgeCalibration\"\x89\x01\n\tRunCounts\x12\r\n\x05total\x18\x01 \x01(\x04\x12\x10\n\x08\x66inished\x18\x02 \x01(\x04\x12\x0e\n\x06passed\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x04\x12\x14\n\x0c\x61gent_errors\x18\x05 \x01(\x04\x12\x10\n\x08\x61nswered\x18\x06 \x01(\x04\x12\x13\n\x0binterrupted\x18\x07 \x01(\x04\"r\n\x10\x43reateRunRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1f\n\x04spec\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\x12\n\ndataset_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"/\n\x11\x43reateRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"^\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1f\n\x04view\x18\x02 \x01(\x0e\x32\x11.assay.v1.RunView\x12\x1c\n\x14omit_partial_summary\x18\x03 \x01(\x08\",\n\x0eGetRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"\x98\x01\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\x12\x10\n\x08order_by\x18\x04 \x01(\t\x12\x1f\n\x04view\x18\x05 \x01(\x0e\x32\x11.assay.v1.RunView\x12\x1b\n\x13include_total_count\x18\x06 \x01(\x08\"r\n\x10ListRunsResponse\x12\x1b\n\x04runs\x18\x01 \x03(\x0b\x32\r.assay.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x18\n\x0btotal_count\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_total_count\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"/\n\x11\x43\x61ncelRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"!\n\x0fPauseRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\".\n\x10PauseRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"\"\n\x10ResumeRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"/\n\x11ResumeRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"!\n\x0fRetryRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\".\n\x10RetryRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"\x90\x02\n\x10UpdateRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x36\n\x06labels\x18\x02 \x03(\x0b\x32&.assay.v1.UpdateRunRequest.LabelsEntry\x12\x0c\n\x04note\x18\x03 \x01(\t\x12\x0e\n\x06weight\x18\x04 \x01(\x01\x12\x1f\n\x12spend_cap_nano_usd\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12/\n\x0bupdate_mask\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x15\n\x13_spend_cap_nano_usd\"/\n\x11UpdateRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"Q\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\x12\x16\n\x0ewith_baselines\x18\x03 \x01(\x08\"M\n\x11\x44\x65leteRunResponse\x12\x11\n\trow_count\x18\x01 \x01(\x04\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x11\n\tbaselines\x18\x03 \x03(\t\"Z\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x1f\n\x04view\x18\x03 \x01(\x0e\x32\x11.assay.v1.RowView\"\x8d\x01\n\x10WatchRunResponse\x12\x1f\n\x08snapshot\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\x12\"\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x12.assay.v1.RunEvent\x12\x1e\n\x11\x62ookmark_sequence\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x14\n\x12_bookmark_sequence\"\x83\x01\n\x08RunEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12/\n\rstate_changed\x18\x02 \x01(\x0b\x32\x16.assay.v1.StateChangedH\x00\x12+\n\x0crow_finished\x18\x03 \x01(\x0b\x32\x13.assay.v1.RowResultH\x00\x42\x07\n\x05\x65vent\"\xc2\x01\n\x0cStateChanged\x12!\n\x05state\x18\x01 \x01(\x0e\x32\x12.assay.v1.RunState\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12/\n\x0b\x63hange_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x0bpause_cause\x18\x04 \x01(\x0e\x32\x14.assay.v1.PauseCause\x12#\n\x06\x63ounts\x18\x05 \x01(\x0b\x32\x13.assay.v1.RunCounts*\xc8\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_PENDING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x15\n\x11RUN_STATE_PAUSING\x10\x03\x12\x14\n\x10RUN_STATE_PAUSED\x10\x04\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x05\x12\x14\n\x10RUN_STATE_FAILED\x10\x06\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x07*\xc0\x01\n\nPauseCause\x12\x1b\n\x17PAUSE_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n\x11PAUSE_CAUSE_OWNER\x10\x01\x12\x1b\n\x17PAUSE_CAUSE_INTERRUPTED\x10\x02\x12\x17\n\x13PAUSE_CAUSE_STORAGE\x10\x03\x12\x15\n\x11PAUSE_CAUSE_JUDGE\x10\x04\x12\x1a\n\x16PAUSE_CAUSE_UNATTENDED\x10\x05\x12\x15\n\x11PAUSE_CAUSE_QUOTA\x10\x06*`\n\x07RunView\x12\x18\n\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n\x0eRUN_VIEW_BASIC\x10\x01\x12\x14\n\x10RUN_VIEW_FIGURES\x10\x02\x12\x11\n\rRUN_VIEW_FULL\x10\x03\x32\xc2\x07\n\nRunService\x12I\n\tCreateRun\x12\x1a.assay.v1.CreateRunRequest\x1a\x1b.assay.v1.CreateRunResponse\"\x03\x90\x02\x02\x12@\n\x06GetRun\x12\x17.assay.v1.GetRunRequest\x1a\x18.assay.v1.GetRunResponse\"\x03\x90\x02\x01\x12\x46\n\x08ListRuns\x12\x19.assay.v1.ListRunsRequest\x1a\x1a.assay.v1.ListRunsResponse\"\x03\x90\x02\x01\x12I\n\tCancelRun\x12\x1a.assay.v1.CancelRunRequest\x1a\x1b.assay.v1.CancelRunResponse\"\x03\x90\x02\x02\x12\x46\n\x08PauseRun\x12\x19.assay.v1.PauseRunRequest\x1a\x1a.assay.v1.PauseRunResponse\"\x03\x90\x02\x02\x12I\n\tResumeRun\x12\x1a.assay.v1.ResumeRunRequest\x1a\x1b.assay.v1.ResumeRunResponse\"\x03\x90\x02\x02\x12\x41\n\x08RetryRun\x12\x19.assay.v1.RetryRunRequest\x1a\x1a.assay.v1.RetryRunResponse\x12I\n\tUpdateRun\x12\x1a.assay.v1.UpdateRunRequest\x1a\x1b.assay.v1.UpdateRunResponse\"\x03\x90\x02\x02\x12\x44\n\tDeleteRun\x12\x1a.assay.v1.DeleteRunRequest\x1a\x1b.assay.v1.DeleteRunResponse\x12H\n\x08WatchRun\x12\x19.assay.v1.WatchRunRequest\x1a\x1a.assay.v1.WatchRunResponse\"\x03\x90\x02\x01\x30\x01\x12\x46\n\x08ListRows\x12\x19.assay.v1.ListRowsRequest\x1a\x1a.assay.v1.ListRowsResponse\"\x03\x90\x02\x01\x12\x45\n\x07GetCase\x12\x18.assay.v1.GetCaseRequest\x1a\x19.assay.v1.GetCaseResponse\"\x03\x90\x02\x01\x30\x01\x12T\n\x0cListAttempts\x12\x1d.assay.v1.ListAttemptsRequest\x1a\x1e.assay.v1.ListAttemptsResponse\"\x03\x90\x02\x01\x30\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,6 +39,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay.v1.run_pb2', _globals
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\014dev.assay.v1P\001Z\036assay.dev/gen/assay/v1;assayv1\252\002\010Assay.V1'
+  _globals['_UPDATERUNREQUEST_LABELSENTRY']._loaded_options = None
+  _globals['_UPDATERUNREQUEST_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_RUNSERVICE'].methods_by_name['CreateRun']._loaded_options = None
   _globals['_RUNSERVICE'].methods_by_name['CreateRun']._serialized_options = b'\220\002\002'
   _globals['_RUNSERVICE'].methods_by_name['GetRun']._loaded_options = None
@@ -48,6 +51,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNSERVICE'].methods_by_name['CancelRun']._serialized_options = b'\220\002\002'
   _globals['_RUNSERVICE'].methods_by_name['PauseRun']._loaded_options = None
   _globals['_RUNSERVICE'].methods_by_name['PauseRun']._serialized_options = b'\220\002\002'
+  _globals['_RUNSERVICE'].methods_by_name['ResumeRun']._loaded_options = None
+  _globals['_RUNSERVICE'].methods_by_name['ResumeRun']._serialized_options = b'\220\002\002'
+  _globals['_RUNSERVICE'].methods_by_name['UpdateRun']._loaded_options = None
+  _globals['_RUNSERVICE'].methods_by_name['UpdateRun']._serialized_options = b'\220\002\002'
   _globals['_RUNSERVICE'].methods_by_name['WatchRun']._loaded_options = None
   _globals['_RUNSERVICE'].methods_by_name['WatchRun']._serialized_options = b'\220\002\001'
   _globals['_RUNSERVICE'].methods_by_name['ListRows']._loaded_options = None
@@ -56,54 +63,62 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNSERVICE'].methods_by_name['GetCase']._serialized_options = b'\220\002\001'
   _globals['_RUNSERVICE'].methods_by_name['ListAttempts']._loaded_options = None
   _globals['_RUNSERVICE'].methods_by_name['ListAttempts']._serialized_options = b'\220\002\001'
-  _globals['_RUNSTATE']._serialized_start=2509
-  _globals['_RUNSTATE']._serialized_end=2709
-  _globals['_PAUSECAUSE']._serialized_start=2712
-  _globals['_PAUSECAUSE']._serialized_end=2904
-  _globals['_RUNVIEW']._serialized_start=2906
-  _globals['_RUNVIEW']._serialized_end=3002
-  _globals['_RUN']._serialized_start=183
-  _globals['_RUN']._serialized_end=697
-  _globals['_RUNCOUNTS']._serialized_start=700
-  _globals['_RUNCOUNTS']._serialized_end=837
-  _globals['_CREATERUNREQUEST']._serialized_start=839
-  _globals['_CREATERUNREQUEST']._serialized_end=953
-  _globals['_CREATERUNRESPONSE']._serialized_start=955
-  _globals['_CREATERUNRESPONSE']._serialized_end=1002
-  _globals['_GETRUNREQUEST']._serialized_start=1004
-  _globals['_GETRUNREQUEST']._serialized_end=1098
-  _globals['_GETRUNRESPONSE']._serialized_start=1100
-  _globals['_GETRUNRESPONSE']._serialized_end=1144
-  _globals['_LISTRUNSREQUEST']._serialized_start=1147
-  _globals['_LISTRUNSREQUEST']._serialized_end=1299
-  _globals['_LISTRUNSRESPONSE']._serialized_start=1301
-  _globals['_LISTRUNSRESPONSE']._serialized_end=1415
-  _globals['_CANCELRUNREQUEST']._serialized_start=1417
-  _globals['_CANCELRUNREQUEST']._serialized_end=1451
-  _globals['_CANCELRUNRESPONSE']._serialized_start=1453
-  _globals['_CANCELRUNRESPONSE']._serialized_end=1500
-  _globals['_PAUSERUNREQUEST']._serialized_start=1502
-  _globals['_PAUSERUNREQUEST']._serialized_end=1535
-  _globals['_PAUSERUNRESPONSE']._serialized_start=1537
-  _globals['_PAUSERUNRESPONSE']._serialized_end=1583
-  _globals['_RESUMERUNREQUEST']._serialized_start=1585
-  _globals['_RESUMERUNREQUEST']._serialized_end=1680
-  _globals['_SPENDCAP']._serialized_start=1682
-  _globals['_SPENDCAP']._serialized_end=1728
-  _globals['_RESUMERUNRESPONSE']._serialized_start=1730
-  _globals['_RESUMERUNRESPONSE']._serialized_end=1777
-  _globals['_DELETERUNREQUEST']._serialized_start=1779
-  _globals['_DELETERUNREQUEST']._serialized_end=1860
-  _globals['_DELETERUNRESPONSE']._serialized_start=1862
-  _globals['_DELETERUNRESPONSE']._serialized_end=1939
-  _globals['_WATCHRUNREQUEST']._serialized_start=1941
-  _globals['_WATCHRUNREQUEST']._serialized_end=2031
-  _globals['_WATCHRUNRESPONSE']._serialized_start=2034
-  _globals['_WATCHRUNRESPONSE']._serialized_end=2175
-  _globals['_RUNEVENT']._serialized_start=2178
-  _globals['_RUNEVENT']._serialized_end=2309
-  _globals['_STATECHANGED']._serialized_start=2312
-  _globals['_STATECHANGED']._serialized_end=2506
-  _globals['_RUNSERVICE']._serialized_start=3005
-  _globals['_RUNSERVICE']._serialized_end=3820
+  _globals['_RUNSTATE']._serialized_start=2841
+  _globals['_RUNSTATE']._serialized_end=3041
+  _globals['_PAUSECAUSE']._serialized_start=3044
+  _globals['_PAUSECAUSE']._serialized_end=3236
+  _globals['_RUNVIEW']._serialized_start=3238
+  _globals['_RUNVIEW']._serialized_end=3334
+  _globals['_RUN']._serialized_start=217
+  _globals['_RUN']._serialized_end=731
+  _globals['_RUNCOUNTS']._serialized_start=734
+  _globals['_RUNCOUNTS']._serialized_end=871
+  _globals['_CREATERUNREQUEST']._serialized_start=873
+  _globals['_CREATERUNREQUEST']._serialized_end=987
+  _globals['_CREATERUNRESPONSE']._serialized_start=989
+  _globals['_CREATERUNRESPONSE']._serialized_end=1036
+  _globals['_GETRUNREQUEST']._serialized_start=1038
+  _globals['_GETRUNREQUEST']._serialized_end=1132
+  _globals['_GETRUNRESPONSE']._serialized_start=1134
+  _globals['_GETRUNRESPONSE']._serialized_end=1178
+  _globals['_LISTRUNSREQUEST']._serialized_start=1181
+  _globals['_LISTRUNSREQUEST']._serialized_end=1333
+  _globals['_LISTRUNSRESPONSE']._serialized_start=1335
+  _globals['_LISTRUNSRESPONSE']._serialized_end=1449
+  _globals['_CANCELRUNREQUEST']._serialized_start=1451
+  _globals['_CANCELRUNREQUEST']._serialized_end=1485
+  _globals['_CANCELRUNRESPONSE']._serialized_start=1487
+  _globals['_CANCELRUNRESPONSE']._serialized_end=1534
+  _globals['_PAUSERUNREQUEST']._serialized_start=1536
+  _globals['_PAUSERUNREQUEST']._serialized_end=1569
+  _globals['_PAUSERUNRESPONSE']._serialized_start=1571
+  _globals['_PAUSERUNRESPONSE']._serialized_end=1617
+  _globals['_RESUMERUNREQUEST']._serialized_start=1619
+  _globals['_RESUMERUNREQUEST']._serialized_end=1653
+  _globals['_RESUMERUNRESPONSE']._serialized_start=1655
+  _globals['_RESUMERUNRESPONSE']._serialized_end=1702
+  _globals['_RETRYRUNREQUEST']._serialized_start=1704
+  _globals['_RETRYRUNREQUEST']._serialized_end=1737
+  _globals['_RETRYRUNRESPONSE']._serialized_start=1739
+  _globals['_RETRYRUNRESPONSE']._serialized_end=1785
+  _globals['_UPDATERUNREQUEST']._serialized_start=1788
+  _globals['_UPDATERUNREQUEST']._serialized_end=2060
+  _globals['_UPDATERUNREQUEST_LABELSENTRY']._serialized_start=1992
+  _globals['_UPDATERUNREQUEST_LABELSENTRY']._serialized_end=2037
+  _globals['_UPDATERUNRESPONSE']._serialized_start=2062
+  _globals['_UPDATERUNRESPONSE']._serialized_end=2109
+  _globals['_DELETERUNREQUEST']._serialized_start=2111
+  _globals['_DELETERUNREQUEST']._serialized_end=2192
+  _globals['_DELETERUNRESPONSE']._serialized_start=2194
+  _globals['_DELETERUNRESPONSE']._serialized_end=2271
+  _globals['_WATCHRUNREQUEST']._serialized_start=2273
+  _globals['_WATCHRUNREQUEST']._serialized_end=2363
+  _globals['_WATCHRUNRESPONSE']._serialized_start=2366
+  _globals['_WATCHRUNRESPONSE']._serialized_end=2507
+  _globals['_RUNEVENT']._serialized_start=2510
+  _globals['_RUNEVENT']._serialized_end=2641
+  _globals['_STATECHANGED']._serialized_start=2644
+  _globals['_STATECHANGED']._serialized_end=2838
+  _globals['_RUNSERVICE']._serialized_start=3337
+  _globals['_RUNSERVICE']._serialized_end=4299
 # @@protoc_insertion_point(module_scope)

@@ -21,6 +21,7 @@ from assay.v1 import spec_pb2 as _spec_pb2
 from assay.v1 import summary_pb2 as _summary_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -591,60 +592,20 @@ class ResumeRunRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
-    RETRY_ERRORS_FIELD_NUMBER: _builtins.int
-    SPEND_CAP_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
-    retry_errors: _builtins.bool
-    """Also retry the rows whose agent failed or on which a metric could not be computed. Their results become attempts
-    (ListAttempts) and get new results under new sequence numbers; good answers are scored again, not asked for again.
-    Rows that have reached the orchestrator's maximum number of attempts are unchanged. An ended run without such rows
-    is unchanged. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for a pending or running run.
-    """
-    @_builtins.property
-    def spend_cap(self) -> Global___SpendCap:
-        """A new spend cap on judging; absent keeps the current one. Errors: INVALID_ARGUMENT for a run without a judge,
-        FAILED_PRECONDITION (RUN_ACTIVE) for a pending or running run.
-        """
-
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
-        retry_errors: _builtins.bool = ...,
-        spend_cap: Global___SpendCap | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["spend_cap", b"spend_cap"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["retry_errors", b"retry_errors", "run_id", b"run_id", "spend_cap", b"spend_cap"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResumeRunRequest: _TypeAlias = ResumeRunRequest  # noqa: Y015
-
-@_typing.final
-class SpendCap(_message.Message):
-    """SpendCap caps a run's spending on judging."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NANO_USD_FIELD_NUMBER: _builtins.int
-    nano_usd: _builtins.int
-    """The cap in billionths of a US dollar; absent for no cap."""
-    def __init__(
-        self,
-        *,
-        nano_usd: _builtins.int | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_nano_usd", b"_nano_usd", "nano_usd", b"nano_usd"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_nano_usd", b"_nano_usd", "nano_usd", b"nano_usd"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__nano_usd: _TypeAlias = _typing.Literal["nano_usd"]  # noqa: Y015
-    _WhichOneofArgType__nano_usd: _TypeAlias = _typing.Literal["_nano_usd", b"_nano_usd"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__nano_usd) -> _WhichOneofReturnType__nano_usd | None: ...
-
-Global___SpendCap: _TypeAlias = SpendCap  # noqa: Y015
 
 @_typing.final
 class ResumeRunResponse(_message.Message):
@@ -669,6 +630,144 @@ class ResumeRunResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResumeRunResponse: _TypeAlias = ResumeRunResponse  # noqa: Y015
+
+@_typing.final
+class RetryRunRequest(_message.Message):
+    """RetryRunRequest asks to retry the rows of a run that have errors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryRunRequest: _TypeAlias = RetryRunRequest  # noqa: Y015
+
+@_typing.final
+class RetryRunResponse(_message.Message):
+    """RetryRunResponse returns the current run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> Global___Run:
+        """The run; still COMPLETED if no row can be retried."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___Run | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryRunResponse: _TypeAlias = RetryRunResponse  # noqa: Y015
+
+@_typing.final
+class UpdateRunRequest(_message.Message):
+    """UpdateRunRequest asks to change a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_NANO_USD_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    note: _builtins.str
+    """The note."""
+    weight: _builtins.float
+    """The run's weight among the runs of its team."""
+    spend_cap_nano_usd: _builtins.int
+    """The cap on the run's spending on judging, in billionths of a US dollar; absent for no cap."""
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """All labels of the run."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """The fields to change, at least one: "labels", "note", "weight", "spend_cap_nano_usd". Other fields are ignored."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        note: _builtins.str = ...,
+        weight: _builtins.float = ...,
+        spend_cap_nano_usd: _builtins.int | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_spend_cap_nano_usd", b"_spend_cap_nano_usd", "spend_cap_nano_usd", b"spend_cap_nano_usd", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_spend_cap_nano_usd", b"_spend_cap_nano_usd", "labels", b"labels", "note", b"note", "run_id", b"run_id", "spend_cap_nano_usd", b"spend_cap_nano_usd", "update_mask", b"update_mask", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__spend_cap_nano_usd: _TypeAlias = _typing.Literal["spend_cap_nano_usd"]  # noqa: Y015
+    _WhichOneofArgType__spend_cap_nano_usd: _TypeAlias = _typing.Literal["_spend_cap_nano_usd", b"_spend_cap_nano_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_nano_usd) -> _WhichOneofReturnType__spend_cap_nano_usd | None: ...
+
+Global___UpdateRunRequest: _TypeAlias = UpdateRunRequest  # noqa: Y015
+
+@_typing.final
+class UpdateRunResponse(_message.Message):
+    """UpdateRunResponse returns the changed run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> Global___Run:
+        """The run."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___Run | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateRunResponse: _TypeAlias = UpdateRunResponse  # noqa: Y015
 
 @_typing.final
 class DeleteRunRequest(_message.Message):

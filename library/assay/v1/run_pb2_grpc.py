@@ -74,6 +74,16 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_run__pb2.ResumeRunRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_run__pb2.ResumeRunResponse.FromString,
                 _registered_method=True)
+        self.RetryRun = channel.unary_unary(
+                '/assay.v1.RunService/RetryRun',
+                request_serializer=assay_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_run__pb2.RetryRunResponse.FromString,
+                _registered_method=True)
+        self.UpdateRun = channel.unary_unary(
+                '/assay.v1.RunService/UpdateRun',
+                request_serializer=assay_dot_v1_dot_run__pb2.UpdateRunRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_run__pb2.UpdateRunResponse.FromString,
+                _registered_method=True)
         self.DeleteRun = channel.unary_unary(
                 '/assay.v1.RunService/DeleteRun',
                 request_serializer=assay_dot_v1_dot_run__pb2.DeleteRunRequest.SerializeToString,
@@ -158,9 +168,28 @@ class RunServiceServicer(object):
 
     def ResumeRun(self, request, context):
         """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
-        run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
-        that has COMPLETED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
-        run, also if an earlier call whose response was lost has resumed it.
+        run; a run paused with the cause STORAGE retries to store its rows at once. Errors: FAILED_PRECONDITION (RUN_ENDED)
+        for an ended run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryRun(self, request, context):
+        """RetryRun retries the rows whose agent failed or on which a metric could not be computed, of a run that is PAUSED,
+        COMPLETED or FAILED, and resumes the run. Their results become attempts (ListAttempts) and get new results under
+        new sequence numbers; good answers are scored again, not asked for again. Rows that have reached the orchestrator's
+        maximum number of attempts are unchanged, and so is an ended run without such rows. Errors: FAILED_PRECONDITION
+        (RUN_ACTIVE) for an active run, also if an earlier call whose response was lost has resumed it;
+        FAILED_PRECONDITION (RUN_ENDED) for a cancelled run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateRun(self, request, context):
+        """UpdateRun changes labels, note, weight or spend cap of a run; it resumes nothing. Errors: FAILED_PRECONDITION
+        (RUN_ACTIVE) for another spend cap of an active run; INVALID_ARGUMENT for a spend cap of a run without a judge.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -248,6 +277,16 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ResumeRun,
                     request_deserializer=assay_dot_v1_dot_run__pb2.ResumeRunRequest.FromString,
                     response_serializer=assay_dot_v1_dot_run__pb2.ResumeRunResponse.SerializeToString,
+            ),
+            'RetryRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryRun,
+                    request_deserializer=assay_dot_v1_dot_run__pb2.RetryRunRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_run__pb2.RetryRunResponse.SerializeToString,
+            ),
+            'UpdateRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateRun,
+                    request_deserializer=assay_dot_v1_dot_run__pb2.UpdateRunRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_run__pb2.UpdateRunResponse.SerializeToString,
             ),
             'DeleteRun': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteRun,
@@ -446,6 +485,60 @@ class RunService(object):
             '/assay.v1.RunService/ResumeRun',
             assay_dot_v1_dot_run__pb2.ResumeRunRequest.SerializeToString,
             assay_dot_v1_dot_run__pb2.ResumeRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/RetryRun',
+            assay_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
+            assay_dot_v1_dot_run__pb2.RetryRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/UpdateRun',
+            assay_dot_v1_dot_run__pb2.UpdateRunRequest.SerializeToString,
+            assay_dot_v1_dot_run__pb2.UpdateRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

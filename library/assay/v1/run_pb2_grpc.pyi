@@ -78,9 +78,20 @@ class RunServiceStub:
     """
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]
     """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
-    run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
-    that has COMPLETED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
-    run, also if an earlier call whose response was lost has resumed it.
+    run; a run paused with the cause STORAGE retries to store its rows at once. Errors: FAILED_PRECONDITION (RUN_ENDED)
+    for an ended run.
+    """
+    RetryRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.RetryRunResponse]
+    """RetryRun retries the rows whose agent failed or on which a metric could not be computed, of a run that is PAUSED,
+    COMPLETED or FAILED, and resumes the run. Their results become attempts (ListAttempts) and get new results under
+    new sequence numbers; good answers are scored again, not asked for again. Rows that have reached the orchestrator's
+    maximum number of attempts are unchanged, and so is an ended run without such rows. Errors: FAILED_PRECONDITION
+    (RUN_ACTIVE) for an active run, also if an earlier call whose response was lost has resumed it;
+    FAILED_PRECONDITION (RUN_ENDED) for a cancelled run.
+    """
+    UpdateRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.UpdateRunRequest, _run_pb2.UpdateRunResponse]
+    """UpdateRun changes labels, note, weight or spend cap of a run; it resumes nothing. Errors: FAILED_PRECONDITION
+    (RUN_ACTIVE) for another spend cap of an active run; INVALID_ARGUMENT for a spend cap of a run without a judge.
     """
     DeleteRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.DeleteRunRequest, _run_pb2.DeleteRunResponse]
     """DeleteRun deletes an ended or paused run with its answers, results and events, and its dataset if no other run uses
@@ -151,9 +162,20 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     ResumeRun: _aio.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]  # type: ignore[assignment]
     """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
-    run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
-    that has COMPLETED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
-    run, also if an earlier call whose response was lost has resumed it.
+    run; a run paused with the cause STORAGE retries to store its rows at once. Errors: FAILED_PRECONDITION (RUN_ENDED)
+    for an ended run.
+    """
+    RetryRun: _aio.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.RetryRunResponse]  # type: ignore[assignment]
+    """RetryRun retries the rows whose agent failed or on which a metric could not be computed, of a run that is PAUSED,
+    COMPLETED or FAILED, and resumes the run. Their results become attempts (ListAttempts) and get new results under
+    new sequence numbers; good answers are scored again, not asked for again. Rows that have reached the orchestrator's
+    maximum number of attempts are unchanged, and so is an ended run without such rows. Errors: FAILED_PRECONDITION
+    (RUN_ACTIVE) for an active run, also if an earlier call whose response was lost has resumed it;
+    FAILED_PRECONDITION (RUN_ENDED) for a cancelled run.
+    """
+    UpdateRun: _aio.UnaryUnaryMultiCallable[_run_pb2.UpdateRunRequest, _run_pb2.UpdateRunResponse]  # type: ignore[assignment]
+    """UpdateRun changes labels, note, weight or spend cap of a run; it resumes nothing. Errors: FAILED_PRECONDITION
+    (RUN_ACTIVE) for another spend cap of an active run; INVALID_ARGUMENT for a spend cap of a run without a judge.
     """
     DeleteRun: _aio.UnaryUnaryMultiCallable[_run_pb2.DeleteRunRequest, _run_pb2.DeleteRunResponse]  # type: ignore[assignment]
     """DeleteRun deletes an ended or paused run with its answers, results and events, and its dataset if no other run uses
@@ -257,9 +279,32 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.ResumeRunResponse, _abc.Awaitable[_run_pb2.ResumeRunResponse]]:
         """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
-        run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
-        that has COMPLETED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
-        run, also if an earlier call whose response was lost has resumed it.
+        run; a run paused with the cause STORAGE retries to store its rows at once. Errors: FAILED_PRECONDITION (RUN_ENDED)
+        for an ended run.
+        """
+
+    @_abc_1.abstractmethod
+    def RetryRun(
+        self,
+        request: _run_pb2.RetryRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_pb2.RetryRunResponse, _abc.Awaitable[_run_pb2.RetryRunResponse]]:
+        """RetryRun retries the rows whose agent failed or on which a metric could not be computed, of a run that is PAUSED,
+        COMPLETED or FAILED, and resumes the run. Their results become attempts (ListAttempts) and get new results under
+        new sequence numbers; good answers are scored again, not asked for again. Rows that have reached the orchestrator's
+        maximum number of attempts are unchanged, and so is an ended run without such rows. Errors: FAILED_PRECONDITION
+        (RUN_ACTIVE) for an active run, also if an earlier call whose response was lost has resumed it;
+        FAILED_PRECONDITION (RUN_ENDED) for a cancelled run.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateRun(
+        self,
+        request: _run_pb2.UpdateRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_pb2.UpdateRunResponse, _abc.Awaitable[_run_pb2.UpdateRunResponse]]:
+        """UpdateRun changes labels, note, weight or spend cap of a run; it resumes nothing. Errors: FAILED_PRECONDITION
+        (RUN_ACTIVE) for another spend cap of an active run; INVALID_ARGUMENT for a spend cap of a run without a judge.
         """
 
     @_abc_1.abstractmethod

@@ -5,8 +5,8 @@ from __future__ import annotations
 from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
 from assay.model.model_price import ModelPrice
-from assay.model.run import JudgeModel, JudgeSpec, SpendCap
-from assay.v1 import judge_spec_pb2, price_pb2, run_pb2, summary_pb2
+from assay.model.run import JudgeModel, JudgeSpec
+from assay.v1 import judge_spec_pb2, price_pb2, summary_pb2
 from assay.wire.converter import Converter, EnumConverter
 
 PRICE = Converter(ModelPrice, price_pb2.ModelPrice)
@@ -18,7 +18,6 @@ _CANARY_TALLY = Converter(
     renamed={"count": "canary_count"},
     parts={"kind": EnumConverter(CanaryKind, summary_pb2.CanaryKind, unknown=CanaryKind.KNOWN_BAD)},
 )
-SPEND_CAP = Converter(SpendCap, run_pb2.SpendCap)
 JUDGING = Converter(
     JudgingSummary,
     summary_pb2.JudgingSummary,

@@ -181,7 +181,8 @@ async def test_a_cap_that_is_reached_leaves_what_was_ordered(set_up: SetUp, case
         assert 0 < run.counts.finished < 24
         assert "the spend cap of 0.02 dollars is reached" in run.state_reason
         assert len(stage.provider.batches.paid) * HALF_PRICE <= 0.02
-        await client.resume_run(run.run_id, spend_cap=SpendCap(10**9))
+        await client.update_run(run.run_id, spend_cap=SpendCap(10**9))
+        await client.resume_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
     assert (done.state, done.counts.passed) == (RunState.COMPLETED, 24)
     assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 24
@@ -243,7 +244,7 @@ async def test_rows_that_fail_at_different_times_order_a_bounded_number_of_times
         assert costs[1:] == [0.0, pytest.approx(HALF_PRICE)]
         assert costs[0] < 0.03
         stage.provider.batches.fate_of = lambda _: ""
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         done = await stage.follow(client, run)
     assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)
     assert len(stage.agent.asked) == 3  # their answers are stored

@@ -122,7 +122,8 @@ async def test_one_cap_holds_for_all_judges(set_up: SetUp, case_of: CaseOf) -> N
         assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
         assert "the spend cap of 0.05 dollars is reached" in run.state_reason
         assert len(stage.provider.requests) * PRICE <= 0.05
-        await client.resume_run(run.run_id, spend_cap=SpendCap(10**9))
+        await client.update_run(run.run_id, spend_cap=SpendCap(10**9))
+        await client.resume_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
     assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
     assert len(stage.provider.requests) == 60

@@ -50,7 +50,9 @@ def assert_waits(run: Run, count: int, *words: str) -> None:
 async def resumed(stage: Stage, client: Client, run: Run, spend_cap: SpendCap | None = None) -> Run:
     """Resume a run without anybody who could answer its questions, and follow it."""
     asked = list(stage.agent.asked)
-    await client.resume_run(run.run_id, spend_cap=spend_cap)
+    if spend_cap is not None:
+        await client.update_run(run.run_id, spend_cap=spend_cap)
+    await client.resume_run(run.run_id)
     found = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
     assert stage.agent.asked == asked
     return found
@@ -255,12 +257,12 @@ async def test_a_cap_that_cannot_be_changed(set_up: SetUp, case_of: CaseOf) -> N
     async with stage.judge(), stage.orchestrator() as client:
         unjudged = await stage.create(client, stage.settings("latency", judge=None), [case_of(1)])
         with pytest.raises(InvalidInputError, match="has no judge"):
-            await client.resume_run(unjudged.run_id, spend_cap=SpendCap(10**9))
+            await client.update_run(unjudged.run_id, spend_cap=SpendCap(10**9))
         run = await stage.create(client, stage.settings(), [case_of(1)])
         with pytest.raises(InvalidInputError, match="must be at most"):
-            await client.resume_run(run.run_id, spend_cap=SpendCap(10**16))
+            await client.update_run(run.run_id, spend_cap=SpendCap(10**16))
         with pytest.raises(WrongStateError, match="pause it before its spend cap is changed"):
-            await client.resume_run(run.run_id, spend_cap=SpendCap(10**9))
+            await client.update_run(run.run_id, spend_cap=SpendCap(10**9))
 
 
 async def test_judging_holds_no_place_of_the_agent(set_up: SetUp, case_of: CaseOf) -> None:
@@ -336,7 +338,7 @@ async def test_an_error_is_judged_again_on_request(set_up: SetUp, case_of: CaseO
         assert run.counts.passed == 2
         stage.say(says(GOOD))
         before = len(stage.provider.requests)
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED)
     assert (done.counts.passed, len(stage.agent.asked)) == (3, 3)
     assert len(stage.provider.requests) == before + 1

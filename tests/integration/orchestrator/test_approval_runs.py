@@ -227,7 +227,7 @@ async def test_a_run_counts_them_apart_and_finds_them(
         assert page.facets.outcomes == {RowOutcome.PASSED: 3, RowOutcome.AGENT_ERROR: 3}
 
         agent.waiting, agent.failing = {"c4"}, set()
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         run = await host(client, run.run_id, agent)
         assert (run.state, run.counts.passed) == (RunState.COMPLETED, 5)
         assert (run.counts.agent_errors, run.counts.interrupted) == (1, 1)

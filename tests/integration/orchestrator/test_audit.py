@@ -119,6 +119,8 @@ CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
     "CancelRun": (lambda w: w.member.cancel_run(w.runs[4]), lambda w: w.runs[4], "search"),
     "PauseRun": (lambda w: w.member.pause_run(w.runs[5]), lambda w: w.runs[5], "search"),
     "ResumeRun": (lambda w: w.member.resume_run(w.runs[6]), lambda w: w.runs[6], "search"),
+    "RetryRun": (lambda w: w.member.retry_run(w.runs[2]), lambda w: w.runs[2], "search"),
+    "UpdateRun": (lambda w: w.member.update_run(w.runs[1], note="n"), lambda w: w.runs[1], "search"),
     "DeleteRun": (lambda w: w.member.delete_run(w.runs[3]), lambda w: w.runs[3], "search"),
     "SetBaseline": (lambda w: baselines.set_baseline(w.member, "new", w.runs[1]), lambda w: "new", "search"),
     "DeleteBaseline": (lambda w: baselines.delete_baseline(w.member, "old"), lambda w: "old", "search"),

@@ -52,7 +52,7 @@ CALLS: dict[str, Callable[[Client, Run, RunSpec], Awaitable[Any]]] = {
     "list_runs": lambda client, run, settings: client.list_runs(),
     "list_rows": lambda client, run, settings: _rows(client, run),
     "list_attempts": lambda client, run, settings: client.list_attempts(run.run_id, "c1"),
-    "resume_run": lambda client, run, settings: client.resume_run(run.run_id, retry_errors=True),
+    "resume_run": lambda client, run, settings: client.retry_run(run.run_id),
     "delete_run": lambda client, run, settings: client.delete_run(run.run_id),
 }
 
@@ -176,7 +176,7 @@ async def test_a_retry_whose_answer_was_lost_is_under_way(
         dataset = await client.upload_dataset(CASES[:3], name="d")
         run = await client.create_run(settings_of("python", "m:f", retries=0), dataset.dataset_id)
         await client.host_agent(run.run_id, AgentCaller(agent), concurrency=3)
-        is_failing, real = False, client._stub.ResumeRun
+        is_failing, real = False, client._stub.RetryRun
 
         async with asyncio.TaskGroup() as group:
 
@@ -190,11 +190,11 @@ async def test_a_retry_whose_answer_was_lost_is_under_way(
                 await asked_again.wait()  # the rows with errors are set aside by then, and the run is at work
                 raise UnavailableError("the connection broke")
 
-            monkeypatch.setattr(client._stub, "ResumeRun", losing)
-            assert (await client.resume_run(run.run_id, retry_errors=True)).state is RunState.RUNNING
+            monkeypatch.setattr(client._stub, "RetryRun", losing)
+            assert (await client.retry_run(run.run_id)).state is RunState.RUNNING
             assert call_count == 2
             with pytest.raises(WrongStateError, match="is running"):
-                await client.resume_run(run.run_id, retry_errors=True)
+                await client.retry_run(run.run_id)
             may_answer.set()
         done: Run = await until(lambda: client.get_run(run.run_id), lambda run: run.finished)
     assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)

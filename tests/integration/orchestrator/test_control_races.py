@@ -34,6 +34,7 @@ from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.rows.results import AnswerRecord
 from assay_orchestrator.store.runs import datasets, lifecycle, runs
 from assay_orchestrator.store.runs.runs import RunRecord
+from assay_orchestrator.store.runs.updates import RunUpdate
 from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ async def retry(manager: RunManager, run_id: str) -> object:
 
 
 async def cap(manager: RunManager, run_id: str) -> object:
-    """Resume a run with another spend cap."""
-    return await manager.resume(LOCAL, run_id, spend_cap=SpendCap(CAP))
+    """Change the spend cap of a run."""
+    return await manager.update(LOCAL, run_id, RunUpdate(spend_cap=SpendCap(CAP)))
 
 
 async def fail(manager: RunManager, run_id: str) -> None:
@@ -180,9 +181,9 @@ class Model:
         return self._to("running", retrying=True)
 
     def _cap(self) -> tuple[Model, str]:
-        if self.phase in GOING:
-            return self._resume() if self.cap == CAP else (self, "RUN_ACTIVE")
-        return self._to("running", cap=CAP) if self.phase == "paused" else (self, "RUN_ENDED")
+        if self.phase in GOING and self.cap != CAP:
+            return self, "RUN_ACTIVE"
+        return self._to(self.phase, cap=CAP)
 
     def _cancel(self) -> tuple[Model, str]:
         if self.phase in ENDED:
@@ -204,7 +205,9 @@ class Model:
         if self.phase == "gone":
             return None
         state = self.phase
-        if self.phase in GOING:
+        if self.phase.endswith("pausing"):
+            state = "pausing"
+        elif self.phase in GOING:
             state = "running"
         elif self.phase == "clean":
             state = "completed"
@@ -260,7 +263,7 @@ def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, flo
         return None
     assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))
     retrying = sa.select(sa.func.count()).where(schema.shards.c.run_id == run_id, schema.shards.c.retry_errors)
-    is_pausing = run.state in lifecycle.ACTIVE_STATES and run.pause_cause is PauseCause.OWNER
+    is_pausing = run.state is RunState.PAUSING
     return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["spend_cap_nano_usd"]
 
 
@@ -324,7 +327,7 @@ MANY_CASES = 60
 
 def operations(client: Client) -> list[Callable[[str], Awaitable[object]]]:
     """Return what operators do most, and what ends a run, which they do less often."""
-    retry = functools.partial(client.resume_run, retry_errors=True)
+    retry = client.retry_run
     often: list[Callable[[str], Awaitable[object]]] = [client.pause_run, client.resume_run, retry]
     return [*often, *often, *often, client.cancel_run, client.delete_run]
 

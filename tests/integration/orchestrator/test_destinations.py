@@ -168,12 +168,12 @@ async def test_a_run_in_progress_fails_where_its_destination_is_gone(
         count = len(served.heads)
         assert count < len(cases)
         with pytest.raises(InvalidInputError):
-            await runner.resume_run(run.run_id, retry_errors=True)
+            await runner.retry_run(run.run_id)
         assert len(served.heads) == count
         if change != "deleted":
             await admin.delete_destination(team_admin, "bot")
         await admin.create_destination(team_admin, "bot", address, secrets=["alpha-key"])
-        await runner.resume_run(run.run_id, retry_errors=True)
+        await runner.retry_run(run.run_id)
         served.on_request = lambda: None
         await until(lambda: len(served.heads), lambda seen: seen > count)
         await runner.cancel_run(run.run_id)

@@ -347,7 +347,7 @@ async def test_errors_are_computed_again_from_the_stored_answer(serve: Serve, se
             await ended(client, run)
         is_mended = True
         called.clear()
-        run = await client.resume_run(run.run_id, retry_errors=True)
+        run = await client.retry_run(run.run_id)
         async with hosting(client, run, {"m": flawed}, agent):
             done = await ended(client, run)
     assert sorted(called) == ["c1", "c4"]

@@ -170,7 +170,7 @@ async def test_a_row_over_the_limit_is_scored_again_on_demand(serve: Serve) -> N
         run = await await_end(client, await started(client, settings, [case]))
         assert (await rows_of(client, run.run_id))["slow"].scores[0].reason == "scoring_timeout"
     async with serve(scoring_timeout_s=600.0) as client:
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         run = await await_end(client, run.run_id)
         assert (await rows_of(client, run.run_id))["slow"].scores[0].value == 1.0
 

@@ -97,7 +97,7 @@ async def test_a_run_with_answers_has_no_dry_run(serve: Serve, settings_of: Sett
     ):
         wanted = settings_of("http", url, retries=0, options={"response": {"text": "reply"}})
         run = await run_cases(client, wanted, CASES)
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         run = await await_end(client, run.run_id)
     assert (run.state, len(asked)) == (RunState.COMPLETED, len(CASES) + 1)
     assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 1, 1)
@@ -204,7 +204,7 @@ async def test_a_result_that_is_set_aside_keeps_its_times(serve: Serve, settings
         settings = settings_of("python", "agent:answer", retries=0, concurrency=2)
         run = await hosted(client, settings, broken)
         before = [row async for row in client.list_rows(run.run_id, where="case:c2")]
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         caller = AgentCaller(lambda question: "a")
         await asyncio.gather(client.host_agent(run.run_id, caller, concurrency=2), _watched(client, run.run_id))
         attempts = [attempt.result for attempt in await client.list_attempts(run.run_id, "c2")]

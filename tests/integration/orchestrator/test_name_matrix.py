@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.field_mask_pb2 import FieldMask
 from tests.support.services.ended_runs import await_end
 from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
@@ -149,6 +150,7 @@ def example(method: MethodDescriptor, own: World, settings: RunSpec) -> Any:
     examples: Mapping[str, Message] = {
         "CreateRun": run_pb2.CreateRunRequest(spec=SETTINGS.to_wire(settings)),
         "DeleteRun": run_pb2.DeleteRunRequest(validate_only=True),
+        "UpdateRun": run_pb2.UpdateRunRequest(note="n", update_mask=FieldMask(paths=["note"])),
         "CreateDestination": admin_pb2.CreateDestinationRequest(address="example.org"),
         "Host": host_pb2.HostRequest(attach=host_pb2.AttachAgent(concurrency=1)),
     }

@@ -84,7 +84,7 @@ async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: Setti
         assert (run.state, run.counts.agent_errors, run.counts.passed) == (RunState.COMPLETED, 2, 8)
         agent.failing, first = {"c7"}, list(agent.asked)
         agent.asked.clear()
-        resumed = await client.resume_run(run.run_id, retry_errors=True)
+        resumed = await client.retry_run(run.run_id)
         assert (resumed.state, resumed.ended_at, resumed.summary) == (RunState.RUNNING, "", None)
         done = await host(client, run.run_id, agent)
         assert sorted(request.case_id for request in agent.asked) == ["c3", "c7"]
@@ -118,7 +118,7 @@ async def test_watchers_see_the_new_results_under_new_numbers(serve: Serve, sett
     async with serve() as client:
         run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(5))
         agent.failing = set()
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         await host(client, run.run_id, agent)
         events = [event async for event in client.watch_run(run.run_id) if not isinstance(event, Run)]
         later = [
@@ -142,7 +142,7 @@ async def test_a_gap_longer_than_a_page_does_not_stop_a_watch(serve: Serve, sett
         run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(1200))
         assert run.counts.agent_errors == 1200
         agent.failing = set()
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         done = await host(client, run.run_id, agent)
     assert (done.counts.passed, done.counts.finished, done.counts.agent_errors) == (1200, 1200, 0)
     assert done.summary is not None
@@ -162,7 +162,7 @@ async def test_a_conversation_is_held_again_as_a_whole(serve: Serve, settings_of
     async with serve() as client:
         run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(1, turns=2))
         assert run.counts.agent_errors == 1
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         done = await host(client, run.run_id, agent)
     assert done.counts.agent_errors == 0
     assert [request.turn_index for request in agent.asked] == [0, 1, 0, 1]
@@ -175,10 +175,10 @@ async def test_a_row_that_fails_in_every_try_is_given_up(serve: Serve, settings_
     async with serve(row_try_limit=3) as client:
         run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(2))
         for _ in range(2):
-            await client.resume_run(run.run_id, retry_errors=True)
+            await client.retry_run(run.run_id)
             run = await host(client, run.run_id, agent)
         asked = len(agent.asked)
-        again = await client.resume_run(run.run_id, retry_errors=True)
+        again = await client.retry_run(run.run_id)
         assert (again.state, again.last_sequence) == (RunState.COMPLETED, run.last_sequence)
         found = await client.list_attempts(run.run_id, "c0")
     assert len(agent.asked) == asked == 4
@@ -197,16 +197,16 @@ async def test_what_cannot_be_tried_again_is_refused(serve: Serve, settings_of: 
     agent = Flaky()
     async with serve() as client:
         done = await flaky_run(client, settings_of("python", "m:f"), agent, cases(2))
-        same = await client.resume_run(done.run_id, retry_errors=True)
+        same = await client.retry_run(done.run_id)
         assert (same.state, same.last_sequence) == (RunState.COMPLETED, done.last_sequence)
         with pytest.raises(WrongStateError, match="already completed"):
             await client.resume_run(done.run_id)
         going = await client.create_run(settings_of("python", "m:f"), done.dataset.dataset_id)
         with pytest.raises(WrongStateError, match="is running"):
-            await client.resume_run(going.run_id, retry_errors=True)
+            await client.retry_run(going.run_id)
         await client.cancel_run(going.run_id)
         with pytest.raises(WrongStateError, match="cancelled"):
-            await client.resume_run(going.run_id, retry_errors=True)
+            await client.retry_run(going.run_id)
         with pytest.raises(NotFoundError, match="no case 'zz'"):
             await client.list_attempts(done.run_id, "zz")
 
@@ -240,7 +240,7 @@ async def test_a_paused_run_retries_its_errors_with_the_rest(serve: Serve, setti
         paused = await until(lambda: client.get_run(run.run_id), lambda run: run.state is RunState.PAUSED)
         assert paused.counts.agent_errors == 1
         agent.failing = set()
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         done = await host(client, run.run_id, agent)
     assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
     assert sorted(request.case_id for request in agent.asked) == sorted(["c0", *(f"c{i}" for i in range(30))])
@@ -274,7 +274,7 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
     asked = len(agent.asked)
     async with serve() as client:
         assert (await client.get_run(run.run_id)).counts.passed == 2
-        await client.resume_run(run.run_id, retry_errors=True)
+        await client.retry_run(run.run_id)
         done = await host(client, run.run_id, agent)
         old, new = await client.list_attempts(run.run_id, "c1")
     assert (done.counts.passed, len(agent.asked)) == (3, asked)

@@ -241,7 +241,7 @@ async def test_retried_rows_move_no_stop(serve: Callable[..., Any], settings_of:
         failed = ended[1].counts.agent_errors
         assert failed > 0
         is_broken, before = False, len(pair.agents[1].asked)
-        resumed = await client.resume_run(ended[1].run_id, retry_errors=True)
+        resumed = await client.retry_run(ended[1].run_id)
         (again,) = await drive_variants(client, [resumed], codes[1:], hidden=True)
     assert len(pair.agents[1].asked) == before + failed
     assert (again.state, again.counts.agent_errors) == (RunState.COMPLETED, 0)

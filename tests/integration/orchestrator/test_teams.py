@@ -216,6 +216,7 @@ METHODS = (
     "CancelRun",
     "PauseRun",
     "ResumeRun",
+    "RetryRun",
     "DeleteRun",
     "WatchRun",
     "ListRows",

@@ -1,4 +1,4 @@
-"""`assay runs watch | pause | resume | cancel`: follow and control a run."""
+"""`assay runs watch | pause | resume | update | cancel`: follow and control a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from assay.model.report_settings import DEFAULT_REPORTS
 from assay_cli.commands.runs.follow import OutputOptions, code_of, conclude, follow_to_end, state_line
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
-from assay_cli.options.cases import find_run
+from assay_cli.options.cases import find_run, labels_of
 from assay_cli.options.reports import chosen_reports, report_option
 from assay_cli.options.shared import (
     call_orchestrator,
@@ -146,9 +146,6 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
     help="Python agent MODULE:FUNCTION or command line to host, relative to the current folder; default: none.",
 )
 @click.option("--retry-errors", is_flag=True, help="Also retry rows with errors, even of an ended run.")
-@click.option(
-    "--spend-cap", metavar="USD", help="New spend cap for judging, in US dollars, or none; default: unchanged."
-)
 @_output_dir_option
 @report_option("--report", default="json and html")
 @prices_option
@@ -158,7 +155,6 @@ def resume(
     spec: Path | None,
     target: str | None,
     retry_errors: bool,
-    spend_cap: str | None,
     output_dir: Path | None,
     report_names: tuple[str, ...],
     prices: Path | None,
@@ -181,7 +177,6 @@ def resume(
     reports = chosen_reports(report_names, DEFAULT_REPORTS)
     kind = OutputKind.DOCUMENT if as_json else OutputKind.TEXT
     options = OutputOptions(server, output_dir, kind, spec_path=spec, reports=reports)
-    cap = _spend_cap(spend_cap)
 
     async def main() -> int:
         async with connect(server) as (client, stack):
@@ -190,13 +185,65 @@ def resume(
             code = code_of(run, spec, target) if asks or spec or target else None
             if stack is not None:
                 _start_services(stack, run)
-            run = await client.resume_run(run.run_id, retry_errors=retry_errors, spend_cap=cap)
+            run = await (client.retry_run if retry_errors else client.resume_run)(run.run_id)
             if run.finished:
                 click.echo("no row has an error that can be retried", err=True)
                 return await conclude(client, run, options)
             return await follow_to_end(client, run, options, code=code, stack=stack)
 
     return run_async(main())
+
+
+@click.command()
+@click.argument("run_id")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Add this label, or replace the label with the same key; repeatable; default: unchanged.",
+)
+@click.option(
+    "--remove-label", "removed", multiple=True, metavar="KEY", help="Remove this label; repeatable; default: none."
+)
+@click.option("--note", metavar="TEXT", help='New note, "" for none; default: unchanged.')
+@click.option("--weight", type=float, metavar="N", help="New weight among the runs of the team; default: unchanged.")
+@click.option(
+    "--spend-cap",
+    metavar="USD",
+    help="New spend cap for judging, in US dollars, or none; the run must be paused or have ended; default: unchanged.",
+)
+@json_client_options
+def update(
+    run_id: str,
+    labels: tuple[str, ...],
+    removed: tuple[str, ...],
+    note: str | None,
+    weight: float | None,
+    spend_cap: str | None,
+    server: str | None,
+    as_json: bool,
+) -> int:
+    """Change the labels, the note, the weight or the spend cap of a run.
+
+    \b
+        assay runs update latest --label branch=fix --note "half the examples"
+        assay runs update latest --spend-cap 5
+    """
+    cap, added = _spend_cap(spend_cap), labels_of(labels)
+    if not (added or removed) and note is None and weight is None and cap is None:
+        raise click.UsageError("name what to change: --label, --remove-label, --note, --weight or --spend-cap")
+
+    async def updated(client: Client) -> Run:
+        found = await find_run(client, run_id)
+        changed = None
+        if added or removed:
+            stored = (await client.get_run(found, partial=False)).spec.labels
+            changed = {key: value for key, value in {**stored, **added}.items() if key not in removed}
+        return await client.update_run(found, labels=changed, note=note, weight=weight, spend_cap=cap)
+
+    _print(call_orchestrator(server, updated), as_json)
+    return 0
 
 
 def _print(run: Run, as_json: bool) -> None:

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def runs() -> None:
-    """List, show, watch, pause, resume, cancel and delete stored runs."""
+    """List, show, watch, pause, resume, change, cancel and delete stored runs."""
 
 
 for _command in (
     control.watch,
     control.pause,
     control.resume,
+    control.update,
     control.cancel,
     removal.delete,
     removal.prune,

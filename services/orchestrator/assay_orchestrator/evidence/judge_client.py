@@ -424,7 +424,8 @@ class RunJudge:
             account = self._account
             needs_spec = account.needs_spec or (nothing_asked and account.is_hosted)
             command = f"`assay runs resume {account.run_id}{' --spec SPEC' if needs_spec else ''}"
-            status.trouble = _sentence(message, reason, self._member, account.spend_cap_nano_usd, command)
+            update = f"`assay runs update {account.run_id}"
+            status.trouble = _sentence(message, reason, self._member, account.spend_cap_nano_usd, (command, update))
             _log.warning("judging stopped: run=%s: %s", self._account.run_id, status.trouble)
         return _NotJudgedError()
 
@@ -497,17 +498,18 @@ def _account_in(answer: judge_pb2.GradeResponse) -> tuple[int, int]:
     return answer.spending.spent_nano_usd, answer.spending.reserved_nano_usd
 
 
-def _sentence(message: str, reason: str, judge: JudgeModel, cap: int | None, command: str) -> str:
-    """Return why the judging stopped, and the command that resumes it; `command` is its beginning."""
+def _sentence(message: str, reason: str, judge: JudgeModel, cap: int | None, commands: tuple[str, str]) -> str:
+    """Return why the judging stopped, and what resumes it; the commands begin a resume and a change of the run."""
+    command, update = commands
     if reason == "spend_cap_reached":
         cap_reached = (
             f"the spend cap of {cap / NANO:g} dollars is reached"
             if cap is not None
             else "the judge service's cap is reached"
         )
-        return f"{cap_reached} ({message}); raise it: {command} --spend-cap USD`"
+        return f"{cap_reached} ({message}); raise it: {update} --spend-cap USD`, then {command}`"
     if reason == "judge_denied":
         return f"{judge.identity}: {message}. Then: {command}`"
     if reason == "price_unknown":
-        return f"{message}; resume without a cap: {command} --spend-cap none`"
+        return f"{message}; remove the cap: {update} --spend-cap none`, then {command}`"
     return f"the judge {judge.identity} gives none ({message}); once it does: {command}`"

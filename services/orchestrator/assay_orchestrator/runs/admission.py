@@ -28,8 +28,9 @@ from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.run import CaseSelection, DatasetReading, MetricSpec, Run, RunSpec, SpendCap
+    from assay.model.run import CaseSelection, DatasetReading, MetricSpec, Run, RunSpec
     from assay_orchestrator.settings import Settings
+    from assay_orchestrator.store.runs.updates import RunUpdate
 
 _MAX_DIGEST_CHARS = 64
 _MAX_NAME_CHARS = 200
@@ -58,8 +59,7 @@ def check_settings(
     problems = [*unreadable, *_check_names(settings)]
     if not 1 <= settings.repeats <= MAX_REPEATS:
         problems.append(Problem(f"must be 1 to {MAX_REPEATS}", "repeats"))
-    if not MIN_RUN_WEIGHT <= settings.weight <= MAX_RUN_WEIGHT:
-        problems.append(Problem(f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}", "weight"))
+    problems += _check_weight(settings.weight)
     if settings.turns not in TURN_SCORES:
         problems.append(Problem(f"must be one of {', '.join(TURN_SCORES)}, not {settings.turns[:60]!r}", "turns"))
     problems += _check_bounds(settings)
@@ -211,13 +211,24 @@ def _complete_metrics(settings: RunSpec, problems: list[Problem]) -> list[Metric
     return completed
 
 
-def check_spend_cap(run: Run, cap: SpendCap) -> None:
-    """Raise unless a run may get this cap on its judging spend.
+def check_update(run: Run, update: RunUpdate) -> None:
+    """Raise unless a run can have the new values.
 
     Raises:
-        InvalidInputError: The run has no judge, or the cap is not an amount of money.
+        InvalidInputError: A value is invalid, or the run has no judge to cap; contains every problem.
     """
-    if not run.spec.judges:
-        raise InvalidInputError([Problem(f"run {run.run_id} has no judge, so it spends nothing", "spend_cap")])
-    if problems := check_cap(cap.nano_usd, "spend_cap.nano_usd"):
+    problems = label_problems(update.labels or {}, update.note or "")
+    if update.weight is not None:
+        problems += _check_weight(update.weight)
+    if update.spend_cap is not None and not run.spec.judges:
+        problems.append(Problem(f"run {run.run_id} has no judge, so it spends nothing", "spend_cap_nano_usd"))
+    elif update.spend_cap is not None:
+        problems += check_cap(update.spend_cap.nano_usd, "spend_cap_nano_usd")
+    if problems:
         raise InvalidInputError(problems)
+
+
+def _check_weight(weight: float) -> list[Problem]:
+    if MIN_RUN_WEIGHT <= weight <= MAX_RUN_WEIGHT:
+        return []
+    return [Problem(f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}", "weight")]

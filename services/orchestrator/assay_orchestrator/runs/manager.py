@@ -23,7 +23,7 @@ from assay_orchestrator.identity.service_scopes import ServiceScopes
 from assay_orchestrator.pipeline.case_traces import CaseTraces
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
-from assay_orchestrator.runs.admission import check_spend_cap
+from assay_orchestrator.runs.admission import check_update
 from assay_orchestrator.runs.agent_hosts import AgentHosts
 from assay_orchestrator.runs.budget_watch import BudgetWatch
 from assay_orchestrator.runs.catalogue import Catalogue
@@ -39,7 +39,7 @@ from assay_orchestrator.store import control
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.removal import deletions
 from assay_orchestrator.store.rows import stops
-from assay_orchestrator.store.runs import attendance, datasets, lifecycle, runs
+from assay_orchestrator.store.runs import attendance, datasets, lifecycle, runs, updates
 from assay_orchestrator.store.runs.lifecycle import (
     ACTIVE_STATES,
     PHASES_AT_REST,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.model.run import DatasetRef, Deletion, RunSummary, SpendCap
+    from assay.model.run import DatasetRef, Deletion, RunSummary
     from assay.storage.database import Database
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.hosted import Attachment
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.rows.stops import StopLook
     from assay_orchestrator.store.runs.runs import RunStatus
+    from assay_orchestrator.store.runs.updates import RunUpdate
     from assay_orchestrator.store.shards.shards import ShardJob
 
 _log = logging.getLogger(__name__)
@@ -256,28 +257,37 @@ class RunManager:
                 return run
         return await self.get(scope, run_id)
 
-    async def resume(
-        self, scope: Scope, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None
-    ) -> Run:
+    async def resume(self, scope: Scope, run_id: str, *, retry_errors: bool = False) -> Run:
         """Resume a paused run; do nothing for a running one.
 
         Args:
             scope: The scope of the caller.
             run_id: The run.
             retry_errors: Also retry rows with errors, of a run that is paused, has completed or has failed.
-            spend_cap: A new cap on the judging spend; None keeps the current one.
 
         Raises:
-            InvalidInputError: A cap for a run without a judge; a host or a secret that the team may no longer use.
+            InvalidInputError: A host or a secret that the team may no longer use.
             OverloadedError: The team has reached a quota.
-            WrongStateError: The run has ended, or it is running and the call retries errors or changes the cap.
+            WrongStateError: The run has ended, or it is active and the call retries errors.
         """
         run = await self.get(scope, run_id)
-        if spend_cap is not None:
-            check_spend_cap(run, spend_cap)
         self._planner.check_access(run.spec, await self.access.of(scope.team))
         self._worker.pauses.retry(run_id)
-        await self._resume(scope, run_id, retry_errors=retry_errors, spend_cap=spend_cap)
+        await self._resume(scope, run_id, retry_errors=retry_errors)
+        return await self.get(scope, run_id)
+
+    async def update(self, scope: Scope, run_id: str, update: RunUpdate) -> Run:
+        """Change labels, note, weight or spend cap of a run.
+
+        Raises:
+            InvalidInputError: A value is invalid; contains every problem.
+            NotFoundError: The scope cannot reach the run.
+            WrongStateError: The spend cap differs, and the run is active.
+        """
+        check_update(await self.get(scope, run_id), update)
+        if not await self._database.write(lambda c: updates.update_run(c, scope, run_id, update)):
+            raise self._catalogue.not_found(run_id)
+        self.notifier.notify(run_id)
         return await self.get(scope, run_id)
 
     async def delete(self, scope: Scope, run_id: str, *, validate_only: bool, with_baselines: bool) -> Deletion:
@@ -535,14 +545,13 @@ class RunManager:
         run_id: str,
         *,
         retry_errors: bool = False,
-        spend_cap: SpendCap | None = None,
         is_recovery: bool = False,
     ) -> None:
         """Bring a run into RUNNING and enqueue its next jobs; a recovery ignores the quotas."""
         active = await self._database.read(lambda c: shards.list_active(c, run_id))
         gone = set(await self._dispatcher.find_lost([shard.job for shard in active]))
         lost = [shard for shard in active if shard.job in gone]
-        resumption = Resumption(retry_errors, spend_cap, self._settings.row_try_limit, lost)
+        resumption = Resumption(retry_errors, self._settings.row_try_limit, lost)
         is_there = True
 
         def change(connection: sa.Connection) -> list[ShardJob]:

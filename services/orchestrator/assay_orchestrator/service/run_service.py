@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 from assay.errors import NotFoundError, Problem, SpecError, WatchBehindError
 from assay.filters.run_filter import parse_run_query
 from assay.identity.audit import record_export
+from assay.model.run import SpendCap
 from assay.model.views import RowView, RunView
 from assay.parsing.names import name_problem
 from assay.process.failpoints import failpoint
 from assay.v1 import row_pb2, run_pb2, run_pb2_grpc, spec_pb2
+from assay.wire.field_masks import masked_names
 from assay.wire.filters import (
     case_detail_to_wire,
     facets_to_wire,
 )
-from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DELETION, ROW_VIEWS, RUN, RUN_VIEWS, result_to_wire, settings_from_wire
 from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
@@ -30,6 +31,7 @@ from assay_orchestrator.runs.run_views import in_view
 from assay_orchestrator.store import history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.runs import datasets
+from assay_orchestrator.store.runs.updates import RunUpdate
 from assay_orchestrator.store.teams import calibrations
 from assay_orchestrator.watch.watches import Watches, WatchMessageCache
 
@@ -160,11 +162,21 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         return run_pb2.PauseRunResponse(run=self._to_wire(await self._manager.pause(scope, request.run_id)))
 
     async def ResumeRun(self, request: run_pb2.ResumeRunRequest, context: Context) -> run_pb2.ResumeRunResponse:
-        """Resume a paused run, or retry the failed rows of a run."""
+        """Resume a paused run."""
         scope = self._scope()
-        cap = SPEND_CAP.from_wire(request.spend_cap) if request.HasField("spend_cap") else None
-        run = await self._manager.resume(scope, request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
-        return run_pb2.ResumeRunResponse(run=self._to_wire(run))
+        return run_pb2.ResumeRunResponse(run=self._to_wire(await self._manager.resume(scope, request.run_id)))
+
+    async def RetryRun(self, request: run_pb2.RetryRunRequest, context: Context) -> run_pb2.RetryRunResponse:
+        """Retry the failed rows of a run."""
+        scope = self._scope()
+        run = await self._manager.resume(scope, request.run_id, retry_errors=True)
+        return run_pb2.RetryRunResponse(run=self._to_wire(run))
+
+    async def UpdateRun(self, request: run_pb2.UpdateRunRequest, context: Context) -> run_pb2.UpdateRunResponse:
+        """Change labels, note, weight or spend cap of a run."""
+        scope = self._scope()
+        run = await self._manager.update(scope, request.run_id, _update_in(request))
+        return run_pb2.UpdateRunResponse(run=self._to_wire(run))
 
     async def DeleteRun(self, request: run_pb2.DeleteRunRequest, context: Context) -> run_pb2.DeleteRunResponse:
         """Remove a run."""
@@ -254,6 +266,17 @@ class RunService(run_pb2_grpc.RunServiceServicer):
 
     def _to_wire(self, run: Run) -> run_pb2.Run:
         return RUN.to_wire(self._manager.shown(run))
+
+
+def _update_in(request: run_pb2.UpdateRunRequest) -> RunUpdate:
+    names = masked_names(request.update_mask, ("labels", "note", "weight", "spend_cap_nano_usd"))
+    cap = request.spend_cap_nano_usd if request.HasField("spend_cap_nano_usd") else None
+    return RunUpdate(
+        labels=dict(request.labels) if "labels" in names else None,
+        note=request.note if "note" in names else None,
+        weight=request.weight if "weight" in names else None,
+        spend_cap=SpendCap(cap) if "spend_cap_nano_usd" in names else None,
+    )
 
 
 def _of_request(problem: Problem) -> Problem:

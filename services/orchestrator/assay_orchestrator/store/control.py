@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.model.run import SpendCap
     from assay.model.scope import Scope
     from assay_orchestrator.store.runs.runs import RunRecord
     from assay_orchestrator.store.shards.shards import ActiveShard
@@ -43,13 +42,11 @@ class Resumption:
 
     Args:
         retry_errors: Whether to retry rows with errors.
-        spend_cap: A new cap on the judging spend; None keeps the current one.
         max_attempts: Rows with this many attempts keep their result.
         lost: Shards of the run that no longer have a job.
     """
 
     retry_errors: bool = False
-    spend_cap: SpendCap | None = None
     max_attempts: int = 3
     lost: Sequence[ActiveShard] = ()
 
@@ -127,7 +124,7 @@ def resume(connection: sa.Connection, scope: Scope, run_id: str, resumption: Res
         Whether it is running; False if it has ended and has no errors to retry, None if there is no such run.
 
     Raises:
-        WrongStateError: The run has ended, or it is running and the call retries errors or changes the cap.
+        WrongStateError: The run has ended, or it is running and the call retries errors.
     """
     # Checked before the locks, which would reveal that the run exists.
     if runs.get_run(connection, scope, run_id) is None:
@@ -139,7 +136,8 @@ def resume(connection: sa.Connection, scope: Scope, run_id: str, resumption: Res
     for shard in resumption.lost:
         shards.release_orphan(connection, shard)
     if run.state in ACTIVE_STATES:
-        _require_no_change(connection, run, resumption)
+        if resumption.retry_errors and not attempts.is_retry_requested(connection, run_id):  # a repeated request
+            raise refusal(run_id, run.phase, Command.RETRY)
         runs.apply_command(connection, run_id, Command.RESUME)
     elif not _restart(connection, run, resumption):
         return False
@@ -195,28 +193,16 @@ def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
 
 def _restart(connection: sa.Connection, run: RunRecord, resumption: Resumption) -> bool:
     """Bring a run that is paused or has ended into RUNNING; return False if there is no reason to."""
-    command = (
-        Command.RETRY if resumption.retry_errors else Command.CHANGE_CAP if resumption.spend_cap else Command.RESUME
-    )
+    command = Command.RETRY if resumption.retry_errors else Command.RESUME
     require_transition(run.run_id, run.phase, command)
     has_errors = resumption.retry_errors and attempts.has_errors(connection, run.run_id, resumption.max_attempts)
     if run.state is RunState.COMPLETED and not has_errors:
         return False
     if has_errors:
         attempts.request_retry(connection, run.run_id)
-    if resumption.spend_cap is not None:
-        unjudged.change_spend_cap(connection, run.run_id, resumption.spend_cap.nano_usd)
     fairness.reset_tags(connection, run.run_id)
     runs.apply_command(connection, run.run_id, command)
     return True
-
-
-def _require_no_change(connection: sa.Connection, run: RunRecord, resumption: Resumption) -> None:
-    """Raise if an active run would change; a repeated request changes nothing."""
-    if resumption.retry_errors and not attempts.is_retry_requested(connection, run.run_id):
-        raise refusal(run.run_id, run.phase, Command.RETRY)
-    if resumption.spend_cap is not None and resumption.spend_cap.nano_usd != run.spec.get("spend_cap_nano_usd"):
-        raise refusal(run.run_id, run.phase, Command.CHANGE_CAP)
 
 
 def _require_complete(connection: sa.Connection, run: RunRecord) -> None:

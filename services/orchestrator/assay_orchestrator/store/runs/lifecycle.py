@@ -107,7 +107,7 @@ _TABLE: dict[Command, dict[Phase, Transition]] = {
         Phase.PAUSED: Transition(Phase.RUNNING),
     },
     Command.RETRY: dict.fromkeys((Phase.PAUSED, Phase.COMPLETED, Phase.FAILED), Transition(Phase.RUNNING)),
-    Command.CHANGE_CAP: {Phase.PAUSED: Transition(Phase.RUNNING)},
+    Command.CHANGE_CAP: {phase: Transition(phase, Effect.NOTHING) for phase in PHASES_AT_REST},
     Command.CANCEL: {
         **dict.fromkeys((*_ACTIVE_PHASES, Phase.PAUSED), Transition(Phase.CANCELLED)),
         Phase.CANCELLED: Transition(Phase.CANCELLED, Effect.NOTHING),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.storage.texts import json_text
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs import runs
 from assay_orchestrator.store.runs.lifecycle import RUNNABLE_PHASES, Command
@@ -140,14 +139,3 @@ def _has_answers(connection: sa.Connection, run_id: str) -> bool:
 def _rows_wait(run: RunRecord) -> str:
     waiting = run.total_count - run.finished_count
     return "1 row awaits" if waiting == 1 else f"{waiting} rows await"
-
-
-def change_spend_cap(connection: sa.Connection, run_id: str, nano_usd: int | None) -> None:
-    """Set the spend cap of a run's judging, in billionths of a dollar; None removes it."""
-    runs.lock_phase(connection, run_id)
-    run = runs.load_run(connection, run_id)
-    if run is not None:
-        spec = {**run.spec, "spend_cap_nano_usd": nano_usd}
-        connection.execute(
-            schema.runs.update().where(schema.runs.c.run_id == run_id).values(spec_json=json_text(spec))
-        )  # fmt: skip
