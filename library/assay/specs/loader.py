@@ -511,17 +511,16 @@ class SpecReader:
         return paths
 
     def _metric(self, item: object, where: str) -> MetricSpec | None:
-        entry: Any = None
+        entry: Any
         if isinstance(item, str):
-            name, entry = (own_name(item), {"function": item}) if names_function(item) else (item, None)
+            name, entry = (own_name(item), {"function": item}) if names_function(item) else (item, {})
         elif isinstance(item, dict) and len(item) == 1:
             name, entry = next(iter(item.items()))
+            entry = {} if entry is None else entry
             where = f"{where}.{name}"
         else:
             self._report(where, "must be a metric's name or a mapping of one name to its parameters")
             return None
-        if entry is None:
-            entry = {}
         if not isinstance(entry, dict):
             self._report(where, f"must be a mapping of parameters, not {entry!r}")
             return None
@@ -531,8 +530,7 @@ class SpecReader:
         is_optional = Fields(entry, lambda key, message: self._report(f"{where}.{key}", message)).flag("optional")
         # As for `assay score`: `exact-match` is exact_match, and `similarity` a semantic_similarity of that name.
         if isinstance(kind, str) and (known := known_kind(kind)):
-            name = known if name == kind and "-" in kind else name
-            kind = known
+            name, kind = known if name == kind and "-" in kind else name, known
         judged_keys = ("judge", "rubric") if kind in METRICS and METRICS[kind].info.needs_judge else ()
         parameters = {key: value for key, value in entry.items() if key not in ("kind", "optional", *judged_keys)}
         if kind == "formula":
@@ -543,8 +541,7 @@ class SpecReader:
         try:
             complete = complete_parameters(kind, parameters, where=where)
             if kind == FUNCTION_METRIC and (problem := function_problem(complete)):
-                self._report(f"{where}.function", problem)
-                return None
+                raise InvalidInputError([Problem(problem, f"{where}.function")])
             judge, rubric, rubric_yaml = self._judge_of(entry, where) if judged_keys else ("", "", "")
             return MetricSpec(name, complete, kind, is_optional, judge, rubric, rubric_yaml)
         except InvalidInputError as error:
