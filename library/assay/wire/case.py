@@ -19,7 +19,7 @@ from assay.wire.agent import (
 from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from assay.agent.v1 import agent_pb2
     from assay.model.answers.approvals import Approval
@@ -194,6 +194,13 @@ def _answer(message: agent_pb2.AgentResponse, where: str, texts: _Texts) -> Agen
     return texts.answer(message, where) or AgentResponse()
 
 
+def _recordings(recordings: Sequence[case_pb2.Recording], texts: _Texts) -> tuple[tuple[AgentResponse, ...], ...]:
+    try:
+        return tuple(tuple(map(response_from_wire, recording.turns)) for recording in recordings)
+    except ValueError:
+        return _each("recordings", _recording)(recordings, texts)  # again, to name the place of every problem
+
+
 def _recording(recording: case_pb2.Recording, where: str, texts: _Texts) -> tuple[AgentResponse, ...]:
     return _each(f"{where}.turns", _answer)(recording.turns, texts)
 
@@ -212,7 +219,7 @@ _PARTS: dict[str, Callable[[Any, _Texts], Any]] = {
     "assertions": _each("assertions", _assertion_from_wire),
     "thresholds": lambda thresholds, _: dict(thresholds),
     "weight": _plain,
-    "recordings": _each("recordings", _recording),
+    "recordings": _recordings,
     "verdicts": _each("verdicts", _verdict_from_wire),
     "place": _plain,
     "approvals": lambda approvals, texts: texts.approvals(approvals),

@@ -97,7 +97,7 @@ async def test_a_request_that_is_being_stored_by_somebody_else_is_waited_for(
     store: PostgresDatabase, admin: psycopg.Connection[Any], postgres_url: str
 ) -> None:
     """Two transactions that make the same request's run at once end with one run, which both return."""
-    admin.execute("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')")
+    admin.execute("INSERT INTO datasets VALUES ('d', 'u', 1, 't', 'local')")
     mine = RunRecord("mine", "q", "h", {}, "d", 1, "0.1.0", "t", "local")
     with psycopg.connect(postgres_url) as other:
         other.execute(

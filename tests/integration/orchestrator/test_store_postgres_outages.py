@@ -101,7 +101,7 @@ async def test_a_commit_without_an_answer_is_looked_up(postgres_url: str, swallo
     def change(connection: sa.Connection) -> str:
         nonlocal tried
         tried += 1
-        connection.exec_driver_sql("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')")
+        connection.exec_driver_sql("INSERT INTO datasets VALUES ('d', 'u', 1, 't', 'local')")
         return f"of attempt {tried}"
 
     with CuttingProxy(postgres_url, swallow) as proxy, closing(PostgresDatabase(proxy.url, TABLES)) as database:

@@ -16,7 +16,7 @@ from assay.model.limits import LARGEST_INTEGER, MAX_CASE_BYTES, MAX_CASE_ID_CHAR
 from assay.parsing.names import name_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sized
+    from collections.abc import Iterator, Sequence, Sized
 
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Assertion, Case, RecordedVerdict
@@ -143,18 +143,23 @@ def incomplete(count: int, due: int) -> str:
 
 def _recording_problems(case: Case) -> Iterator[Problem]:
     due = len(case.turns)
-    only_last = all(len(turns) == 1 for turns in case.recordings)
     for index, turns in enumerate(case.recordings):
-        where = f"recordings[{index}].turns"
         count = len(turns)
-        is_complete = count == due or (count and turns[-1].is_failed)
-        if count > due or not (is_complete or only_last):
-            yield Problem(incomplete(count, due), where)
+        if count != due and not _may_be_shorter(case, turns):
+            yield Problem(incomplete(count, due), f"recordings[{index}].turns")
         for turn_index, response in enumerate(turns[:_MAX_TURNS]):
-            if problem := _recorded_problem(response):
-                yield Problem(problem, f"{where}[{turn_index}]")
-            elif response.is_failed and turn_index < count - 1:
-                yield Problem("is an error, and answers follow: a conversation ends there", f"{where}[{turn_index}]")
+            problem = _recorded_problem(response)
+            if not problem and turn_index < count - 1 and response.is_failed:
+                problem = "is an error, and answers follow: a conversation ends there"
+            if problem:
+                yield Problem(problem, f"recordings[{index}].turns[{turn_index}]")
+
+
+def _may_be_shorter(case: Case, turns: Sequence[AgentResponse]) -> bool:
+    """Return whether a recording ends with an error, or the case records last answers only."""
+    if not 0 < len(turns) < len(case.turns):
+        return False
+    return turns[-1].is_failed or all(len(recording) == 1 for recording in case.recordings)
 
 
 def _recorded_problem(recorded: AgentResponse) -> str:
