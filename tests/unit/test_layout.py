@@ -175,6 +175,7 @@ WRONG_ARGUMENTS = 4
 """How many arguments in tests are of a wrong type on purpose, as a user's may be."""
 PATCHED_CONSTANTS = {
     "_INDEX_VERSION": "a later SQLite",
+    "_MEMORY": "a machine with little free memory",
     "_SERVER_AGE": "a database server that runs for days, or for a second",
 }
 """The private constants that tests replace, with why none of them is a parameter."""

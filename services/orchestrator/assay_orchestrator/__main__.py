@@ -209,7 +209,8 @@ def _watch_lease(
         reading = asyncio.run_coroutine_threadsafe(database.read(runs.count_active), loop)
         try:
             return reading.result(_COUNT_TIMEOUT_S) == 0
-        except Exception:  # noqa: BLE001 - whatever keeps it from answering, it need not stay
+        except Exception:  # noqa: BLE001 - the boundary of a task: the process stops only when it knows of no run
+            _log.warning("cannot count active runs", exc_info=True)
             return False
 
     if settings.exit_with_lock is not None:
