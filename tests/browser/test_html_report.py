@@ -166,7 +166,7 @@ def test_a_case_shows_what_was_said_and_scored(page: ReportPage) -> None:
 
 def test_the_page_is_walked_by_keyboard_alone(page: ReportPage) -> None:
     """Every step, from the list to a case, its neighbours, back, and to the filter, needs no mouse; focus follows."""
-    page.open("sort=dataset")
+    page.open("order_by=dataset")
     page.press("j", "j", Keys.ARROW_DOWN, "k")
     assert page.focused == "case-001"
     page.do(lambda: page.press(Keys.ENTER))
@@ -192,14 +192,14 @@ def test_the_page_is_walked_by_keyboard_alone(page: ReportPage) -> None:
 
 def test_the_last_case_of_a_page_leads_to_the_next_page(page: ReportPage) -> None:
     """Moving down turns the page, and the first case there has the focus."""
-    page.open("sort=dataset")
+    page.open("order_by=dataset")
     page.run("[...document.querySelectorAll('.case-link')].at(-1).focus()")
     page.do(lambda: page.press("j"))
-    assert (page.state, page.focused) == ("sort=dataset&page=2", "case-100")
-    page.open("sort=dataset&case=case-099")
+    assert (page.state, page.focused) == ("order_by=dataset&page=2", "case-100")
+    page.open("order_by=dataset&case=case-099")
     page.click("#next")
     page.click("#back")
-    assert (page.state, page.focused) == ("sort=dataset&page=2", "case-100")
+    assert (page.state, page.focused) == ("order_by=dataset&page=2", "case-100")
 
 
 def test_cases_to_look_at_come_first(page: ReportPage) -> None:
@@ -208,7 +208,7 @@ def test_cases_to_look_at_come_first(page: ReportPage) -> None:
     outcomes = page.run(f"return {lines}.map((row) => row.cells[1].textContent)")
     assert outcomes == sorted(outcomes, key=["failed", "agent error", "no verdict", "passed"].index)
     assert outcomes[0] == "failed"
-    page.open("sort=dataset")
+    page.open("order_by=dataset")
     assert page.cases[0] == "case-000"
 
 

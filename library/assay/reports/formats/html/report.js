@@ -28,7 +28,7 @@
     const page = Number(values.get("page") ?? 1);
     return {
       filter: values.get("filter") ?? "",
-      sort: values.get("sort") ?? "",
+      order_by: values.get("order_by") ?? "",
       page: Number.isInteger(page) && page > 0 ? page : 1,
       case: values.get("case"),
       repeat: values.get("repeat"),
@@ -41,7 +41,7 @@
     const values = new URLSearchParams();
     if (state.case !== null) values.set("case", state.case);
     if (state.case !== null && state.repeat !== null) values.set("repeat", state.repeat);
-    for (const name of ["filter", "sort", "keys"]) if (state[name]) values.set(name, state[name]);
+    for (const name of ["filter", "order_by", "keys"]) if (state[name]) values.set(name, state[name]);
     if (state.page > 1) values.set("page", String(state.page));
     return `#${values}`;
   }
@@ -60,7 +60,7 @@
   // Returns the cases of which a row meets the filter, in their order, or null where another rendering has begun.
   async function find(state, own) {
     const {filter, problems} = assayFilter.parse(state.filter, metricNames);
-    const order = assayFilter.parseOrder(state.sort);
+    const order = assayFilter.parseOrder(state.order_by);
     if (filter === null) return {cases: [], matches: () => false, problems};
     if (filter.texts.length) {
       await details.readTexts(rows, (share) => {
@@ -72,9 +72,9 @@
     const matched = cases.filter((one) => one.rows.some(matches));
     const valueOf = order === null ? null : orderValue(order.key);
     if (valueOf === null) {
-      return {cases: [], matches, problems: [{position: 0, message: `'${state.sort}' is no order of cases`}]};
+      return {cases: [], matches, problems: [{position: 0, message: `'${state.order_by}' is no order of cases`}]};
     }
-    const ordered = !state.sort ? assayFilter.sorted(matched, (one) => worstFirst.indexOf(one.outcome), false)
+    const ordered = !state.order_by ? assayFilter.sorted(matched, (one) => worstFirst.indexOf(one.outcome), false)
       : order.key === "dataset" ? (order.descending ? matched.toReversed() : matched)
       : assayFilter.sorted(matched, valueOf, order.descending);
     const counts = new Map(setup.outcomes.map((outcome) => [outcome, 0]));
@@ -101,7 +101,7 @@
   // -- the list
 
   function showHead(state) {
-    const order = assayFilter.parseOrder(state.sort) ?? {key: "dataset", descending: false};
+    const order = assayFilter.parseOrder(state.order_by) ?? {key: "dataset", descending: false};
     const head = [
       ["case", "Case", ""], ["outcome", "Outcome", ""], ["category", "Category", ""],
       ...columns.map(({name}) => [name, name, "number"]), ["latency", "Latency", "number"],
@@ -110,7 +110,7 @@
       const button = element("button", {type: "button", class: "sort"}, caseView.write.inline(name));
       button.addEventListener("click", () => {
         const next = !isSorted ? key : order.descending ? "" : `-${key}`;
-        go({sort: next, page: 1});
+        go({order_by: next, page: 1});
       });
       const direction = order.descending ? "descending" : "ascending";
       return element("th", {scope: "col", class: kind || null, "aria-sort": isSorted ? direction : null}, button);
