@@ -193,23 +193,29 @@ class _Upload:
         if problems:
             raise DatasetError(first_problems(problems, _MAX_PROBLEMS))
         for start in range(0, len(cases), _UPLOAD_BATCH):
-            rows = [(case.case_id, datasets.case_text(case)) for case in cases[start : start + _UPLOAD_BATCH]]
+            batch = cases[start : start + _UPLOAD_BATCH]
+            rows = [(case.case_id, datasets.case_text(case)) for case in batch]
+            questions = list(map(datasets.question_text, batch))
             for _, text in rows:
                 self._hash.update(text.encode() + b"\n")
             first = self._count
             # The write completes even if the caller has left; its rows are discarded afterwards.
-            self._storing = asyncio.ensure_future(self._database.write(functools.partial(self._add, first, rows)))
+            self._storing = asyncio.ensure_future(
+                self._database.write(functools.partial(self._add, first, rows, questions))
+            )
             await asyncio.shield(self._storing)
             failpoint("dataset.after_commit")
             self._count += len(rows)
             self._size_bytes += sum(len(text.encode()) for _, text in rows)
 
-    def _add(self, first: int, rows: Sequence[tuple[str, str]], connection: sa.Connection) -> None:
+    def _add(
+        self, first: int, rows: Sequence[tuple[str, str]], questions: Sequence[str], connection: sa.Connection
+    ) -> None:
         tokens.require_not_deleted(connection, self._scope.team)
         quotas.require_bytes(connection, self._scope.team, self._size_bytes)
         if not first:
             datasets.begin_upload(connection, self._scope.team, self._upload_id)
-        datasets.add_cases(connection, self._upload_id, first, rows)
+        datasets.add_cases(connection, self._upload_id, first, rows, questions)
         failpoint("dataset.before_commit")
 
     async def finish(self) -> StoredDataset:

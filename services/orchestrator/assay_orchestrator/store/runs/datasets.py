@@ -59,8 +59,27 @@ def begin_upload(connection: sa.Connection, team: str, upload_id: str) -> None:
     connection.execute(schema.uploads.insert().values(upload_id=upload_id, team=team))
 
 
-def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows: Sequence[tuple[str, str]]) -> None:
+def question_text(case: Case) -> str:
+    """Return the questions of a case as text filters search them."""
+    instead = json_text(case.variables) if case.variables else ""
+    return BETWEEN_TURNS.join(turn.input or instead for turn in case.turns)
+
+
+def add_cases(
+    connection: sa.Connection,
+    upload_id: str,
+    first_index: int,
+    rows: Sequence[tuple[str, str]],
+    questions: Sequence[str] = (),
+) -> None:
     """Store (case id, case text) pairs of an unfinished upload.
+
+    Args:
+        connection: The transaction.
+        upload_id: The upload.
+        first_index: The position of the first case.
+        rows: The pairs.
+        questions: The `question_text` of each case; empty to read them from the texts, which takes longer.
 
     Raises:
         DatasetError: A case id is used twice.
@@ -71,7 +90,9 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
             "case_index": first_index + offset,
             "case_id": case_id,
             "case_json": text,
-            "question_text": BETWEEN_TURNS.join(turn.input for turn in _questions(text).turns),
+            "question_text": questions[offset]
+            if questions
+            else BETWEEN_TURNS.join(turn.input for turn in _questions(text).turns),
         }
         for offset, (case_id, text) in enumerate(rows)
     ]
