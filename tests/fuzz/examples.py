@@ -167,7 +167,9 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
             view=run_pb2.RUN_VIEW_FULL, include_total_count=True,
         )
     ],
-    "assay.v1.ListAttemptsRequest": [row_pb2.ListAttemptsRequest(run_id="r", case_id="c0")],
+    "assay.v1.ListAttemptsRequest": [
+        row_pb2.ListAttemptsRequest(run_id="r", case_id="c0", page_size=2, page_token="x")
+    ],
     "assay.v1.SetBaselineRequest": [comparison_pb2.SetBaselineRequest(name="main", run_id="r")],
     "assay.v1.SetCalibrationRequest": [
         calibration_pb2.SetCalibrationRequest(

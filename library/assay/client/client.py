@@ -17,6 +17,7 @@ from assay.client import stored_datasets
 from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
 from assay.client.upload import upload_parts
 from assay.errors import NotFoundError, SpecError, UnavailableError, WatchBehindError, WrongStateError
+from assay.filters.conditions import quoted
 from assay.filters.pages import CaseDetail, ResultPage, RunPage
 from assay.filters.row_text import parse_row_query
 from assay.filters.run_filter import parse_run_query
@@ -350,13 +351,14 @@ class Client(Connection):
         Raises:
             NotFoundError: The run does not exist, or its dataset does not have the case.
         """
+        attempts: list[RowAttempt] = []
         request = row_pb2.ListAttemptsRequest(run_id=run_id, case_id=case_id)
-
-        async def fetch() -> list[RowAttempt]:
-            async with read_stream(self._stub.ListAttempts(request, timeout=PAGE_TIMEOUT_S)) as messages:
-                return [ATTEMPT.from_wire(message.attempt) async for message in messages]
-
-        return await self._call(fetch)
+        while True:
+            page = await self._call(lambda: self._stub.ListAttempts(request, timeout=PAGE_TIMEOUT_S))
+            attempts += map(ATTEMPT.from_wire, page.attempts)
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
+                return attempts
 
     async def delete_run(self, run_id: str, *, validate_only: bool = False, with_baselines: bool = False) -> Deletion:
         """Delete an ended or paused run with its rows; its dataset stays.
@@ -526,12 +528,9 @@ class Client(Connection):
         parse_row_query(where, order_by, names=_QUERY)
         request = row_pb2.GetCaseRequest(run_id=run_id, case_id=case_id, filter=where, order_by=order_by)
 
-        async def fetch() -> CaseDetail:
-            async with read_stream(self._stub.GetCase(request, timeout=PAGE_TIMEOUT_S)) as messages:
-                parts = [message async for message in messages]
-            return case_detail_from_wire(parts[0].case_detail, [result_from_wire(part.result) for part in parts[1:]])
-
-        return await self._call(fetch)
+        response = await self._call(lambda: self._stub.GetCase(request, timeout=PAGE_TIMEOUT_S))
+        rows = [row async for row in self.list_rows(run_id, where=f"case:{quoted(case_id)}")]
+        return case_detail_from_wire(response.case_detail, rows)
 
     async def host_agent(
         self,

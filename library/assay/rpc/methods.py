@@ -153,8 +153,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "DeleteRun": _call(_RUN, _RUN_ID, Audit.CHANGE),
         "WatchRun": _server_stream(_READ, _RUN_ID, Audit.EXPORT),
         "ListRows": _idempotent(_READ, {**_RUN_ID, **_PAGE}, Audit.EXPORT),
-        "GetCase": _server_stream(_READ, _CASE),
-        "ListAttempts": _server_stream(_READ, _CASE),
+        "GetCase": _idempotent(_READ, _CASE),
+        "ListAttempts": _idempotent(_READ, {**_CASE, **_PAGE}),
     },
     "assay.v1.ComparisonService": {
         "CompareRuns": _idempotent(_READ, {"run_ids": Name.SCOPED}),

@@ -631,33 +631,25 @@ Global___GetCaseRequest: _TypeAlias = GetCaseRequest  # noqa: Y015
 
 @_typing.final
 class GetCaseResponse(_message.Message):
-    """GetCaseResponse is one part of a case."""
+    """GetCaseResponse returns one case."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CASE_DETAIL_FIELD_NUMBER: _builtins.int
-    RESULT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def case_detail(self) -> Global___CaseDetail:
-        """The case; exactly once, first."""
-
-    @_builtins.property
-    def result(self) -> Global___RowResult:
-        """The result of one repeat with its answer, in order."""
+        """The case."""
 
     def __init__(
         self,
         *,
         case_detail: Global___CaseDetail | None = ...,
-        result: Global___RowResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["case_detail", b"case_detail", "part", b"part", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["case_detail", b"case_detail"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_detail", b"case_detail", "part", b"part", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_detail", b"case_detail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["case_detail", "result"]  # noqa: Y015
-    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetCaseResponse: _TypeAlias = GetCaseResponse  # noqa: Y015
 
@@ -703,25 +695,33 @@ Global___CaseDetail: _TypeAlias = CaseDetail  # noqa: Y015
 
 @_typing.final
 class ListAttemptsRequest(_message.Message):
-    """ListAttemptsRequest asks for the attempts at the rows of one case."""
+    """ListAttemptsRequest asks for a page of the attempts at the rows of one case."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     CASE_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     case_id: _builtins.str
     """The case."""
+    page_size: _builtins.int
+    """Maximum attempts per page; 0 means 100, values above 500 mean 500. A page also ends before 3 MiB."""
+    page_token: _builtins.str
+    """The next_page_token of the previous page of the same case; empty for the first page."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         case_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -729,23 +729,27 @@ Global___ListAttemptsRequest: _TypeAlias = ListAttemptsRequest  # noqa: Y015
 
 @_typing.final
 class ListAttemptsResponse(_message.Message):
-    """ListAttemptsResponse returns one attempt."""
+    """ListAttemptsResponse is a page of attempts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    ATTEMPT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The token of the next page; empty if and only if this is the last page."""
     @_builtins.property
-    def attempt(self) -> Global___RowAttempt:
-        """The attempt."""
+    def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RowAttempt]:
+        """The attempts."""
 
     def __init__(
         self,
         *,
-        attempt: Global___RowAttempt | None = ...,
+        attempts: _abc.Iterable[Global___RowAttempt] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

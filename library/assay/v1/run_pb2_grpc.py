@@ -99,12 +99,12 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_row__pb2.ListRowsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_row__pb2.ListRowsResponse.FromString,
                 _registered_method=True)
-        self.GetCase = channel.unary_stream(
+        self.GetCase = channel.unary_unary(
                 '/assay.v1.RunService/GetCase',
                 request_serializer=assay_dot_v1_dot_row__pb2.GetCaseRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_row__pb2.GetCaseResponse.FromString,
                 _registered_method=True)
-        self.ListAttempts = channel.unary_stream(
+        self.ListAttempts = channel.unary_unary(
                 '/assay.v1.RunService/ListAttempts',
                 request_serializer=assay_dot_v1_dot_row__pb2.ListAttemptsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_row__pb2.ListAttemptsResponse.FromString,
@@ -230,16 +230,17 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetCase(self, request, context):
-        """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-        per message. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
+        """GetCase returns a stored case with its neighbours under a filter and an order. ListRows with the filter
+        "case:CASE_ID" returns its rows. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAttempts(self, request, context):
-        """ListAttempts sends all attempts at the rows of one case: retried and interrupted ones, and the one with the current
-        result. One attempt per message, by repeat, oldest first. Errors: NOT_FOUND (CASE_NOT_FOUND).
+        """ListAttempts returns a page of the attempts at the rows of one case: retried and interrupted ones, and the one with
+        the current result, by repeat, oldest first. Errors: NOT_FOUND (CASE_NOT_FOUND); INVALID_ARGUMENT
+        (PAGE_TOKEN_INVALID) for a page token of another case.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -303,12 +304,12 @@ def add_RunServiceServicer_to_server(servicer, server):
                     request_deserializer=assay_dot_v1_dot_row__pb2.ListRowsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_row__pb2.ListRowsResponse.SerializeToString,
             ),
-            'GetCase': grpc.unary_stream_rpc_method_handler(
+            'GetCase': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCase,
                     request_deserializer=assay_dot_v1_dot_row__pb2.GetCaseRequest.FromString,
                     response_serializer=assay_dot_v1_dot_row__pb2.GetCaseResponse.SerializeToString,
             ),
-            'ListAttempts': grpc.unary_stream_rpc_method_handler(
+            'ListAttempts': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAttempts,
                     request_deserializer=assay_dot_v1_dot_row__pb2.ListAttemptsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_row__pb2.ListAttemptsResponse.SerializeToString,
@@ -641,7 +642,7 @@ class RunService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/assay.v1.RunService/GetCase',
@@ -668,7 +669,7 @@ class RunService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/assay.v1.RunService/ListAttempts',

@@ -115,13 +115,14 @@ class RunServiceStub:
     have; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query; DEADLINE_EXCEEDED (QUERY_TIMEOUT)
     for a query that takes too long.
     """
-    GetCase: _grpc.UnaryStreamMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]
-    """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-    per message. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
+    GetCase: _grpc.UnaryUnaryMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]
+    """GetCase returns a stored case with its neighbours under a filter and an order. ListRows with the filter
+    "case:CASE_ID" returns its rows. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
     """
-    ListAttempts: _grpc.UnaryStreamMultiCallable[_row_pb2.ListAttemptsRequest, _row_pb2.ListAttemptsResponse]
-    """ListAttempts sends all attempts at the rows of one case: retried and interrupted ones, and the one with the current
-    result. One attempt per message, by repeat, oldest first. Errors: NOT_FOUND (CASE_NOT_FOUND).
+    ListAttempts: _grpc.UnaryUnaryMultiCallable[_row_pb2.ListAttemptsRequest, _row_pb2.ListAttemptsResponse]
+    """ListAttempts returns a page of the attempts at the rows of one case: retried and interrupted ones, and the one with
+    the current result, by repeat, oldest first. Errors: NOT_FOUND (CASE_NOT_FOUND); INVALID_ARGUMENT
+    (PAGE_TOKEN_INVALID) for a page token of another case.
     """
 
 @_typing.type_check_only
@@ -199,13 +200,14 @@ class RunServiceAsyncStub(RunServiceStub):
     have; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query; DEADLINE_EXCEEDED (QUERY_TIMEOUT)
     for a query that takes too long.
     """
-    GetCase: _aio.UnaryStreamMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]  # type: ignore[assignment]
-    """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-    per message. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
+    GetCase: _aio.UnaryUnaryMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]  # type: ignore[assignment]
+    """GetCase returns a stored case with its neighbours under a filter and an order. ListRows with the filter
+    "case:CASE_ID" returns its rows. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
     """
-    ListAttempts: _aio.UnaryStreamMultiCallable[_row_pb2.ListAttemptsRequest, _row_pb2.ListAttemptsResponse]  # type: ignore[assignment]
-    """ListAttempts sends all attempts at the rows of one case: retried and interrupted ones, and the one with the current
-    result. One attempt per message, by repeat, oldest first. Errors: NOT_FOUND (CASE_NOT_FOUND).
+    ListAttempts: _aio.UnaryUnaryMultiCallable[_row_pb2.ListAttemptsRequest, _row_pb2.ListAttemptsResponse]  # type: ignore[assignment]
+    """ListAttempts returns a page of the attempts at the rows of one case: retried and interrupted ones, and the one with
+    the current result, by repeat, oldest first. Errors: NOT_FOUND (CASE_NOT_FOUND); INVALID_ARGUMENT
+    (PAGE_TOKEN_INVALID) for a page token of another case.
     """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -352,9 +354,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _row_pb2.GetCaseRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_row_pb2.GetCaseResponse], _abc.AsyncIterator[_row_pb2.GetCaseResponse]]:
-        """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-        per message. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
+    ) -> _typing.Union[_row_pb2.GetCaseResponse, _abc.Awaitable[_row_pb2.GetCaseResponse]]:
+        """GetCase returns a stored case with its neighbours under a filter and an order. ListRows with the filter
+        "case:CASE_ID" returns its rows. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod
@@ -362,9 +364,10 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _row_pb2.ListAttemptsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_row_pb2.ListAttemptsResponse], _abc.AsyncIterator[_row_pb2.ListAttemptsResponse]]:
-        """ListAttempts sends all attempts at the rows of one case: retried and interrupted ones, and the one with the current
-        result. One attempt per message, by repeat, oldest first. Errors: NOT_FOUND (CASE_NOT_FOUND).
+    ) -> _typing.Union[_row_pb2.ListAttemptsResponse, _abc.Awaitable[_row_pb2.ListAttemptsResponse]]:
+        """ListAttempts returns a page of the attempts at the rows of one case: retried and interrupted ones, and the one with
+        the current result, by repeat, oldest first. Errors: NOT_FOUND (CASE_NOT_FOUND); INVALID_ARGUMENT
+        (PAGE_TOKEN_INVALID) for a page token of another case.
         """
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -47,7 +47,7 @@ def facets_from_wire(message: row_pb2.RowFacets) -> RowFacets:
 
 
 def case_detail_to_wire(detail: CaseDetail) -> row_pb2.CaseDetail:
-    """Return the message for a case; its results are separate messages."""
+    """Return the message for a case; ListRows has its rows."""
     return row_pb2.CaseDetail(
         case=case_to_wire(detail.case),
         case_index=detail.case_index,
@@ -58,7 +58,7 @@ def case_detail_to_wire(detail: CaseDetail) -> row_pb2.CaseDetail:
 
 
 def case_detail_from_wire(message: row_pb2.CaseDetail, results: Sequence[RowResult]) -> CaseDetail:
-    """Return the case in a message, with the results that followed it."""
+    """Return the case in a message, with its rows."""
     return CaseDetail(
         case_from_wire(message.case),
         message.case_index,

@@ -76,9 +76,11 @@ async def world(shared: SharedInstallation, team: str, settings: RunSpec) -> Wor
     secret = f"secret-of-{team}"
     case_ids = [f"case-of-{team}-{number}" for number in range(3)]
     recorded = AgentResponse(AgentStatus.SUCCESS, text="yes")
-    cases = [Case(case_id, (Turn("?", references=("yes",)),), recordings=((recorded,),)) for case_id in case_ids]
+    cases = [
+        Case(case_id, (Turn("?", references=("yes",)),), recordings=((recorded,), (recorded,))) for case_id in case_ids
+    ]
     dataset = await client.upload_dataset(cases, name=secret)
-    settings = dataclasses.replace(settings, name=secret, group_id=f"group-of-{team}")
+    settings = dataclasses.replace(settings, name=secret, repeats=2, group_id=f"group-of-{team}")
     runs = []
     for number in range(4):
         run = await client.create_run(settings, dataset.dataset_id, request_id=f"request-of-{team}-{number}")

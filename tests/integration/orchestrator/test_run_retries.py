@@ -15,6 +15,8 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import AttemptOutcome, PauseCause, RowResult, Run, RunState, Score, ScoreStatus, StateChanged
+from assay.v1 import row_pb2
+from assay.wire.run import ATTEMPT
 from assay_orchestrator.store import control, schema
 from assay_orchestrator.store.rows import attempts, results
 from assay_orchestrator.store.rows.results import AnswerRecord
@@ -96,6 +98,12 @@ async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: Setti
         assert [row.case_id for row in rows] == [f"c{i}" for i in range(10)]
         assert [row.case_id for row in rows if row.status is AgentStatus.ERROR] == ["c7"]
         old, new = await client.list_attempts(run.run_id, "c3")
+        request = row_pb2.ListAttemptsRequest(run_id=run.run_id, case_id="c3", page_size=1)
+        first = await client._stub.ListAttempts(request)
+        request.page_token = first.next_page_token
+        second = await client._stub.ListAttempts(request)
+        assert [ATTEMPT.from_wire(page.attempts[0]) for page in (first, second)] == [old, new]
+        assert (len(first.attempts), len(second.attempts), second.next_page_token) == (1, 1, "")
         (fine,) = await client.list_attempts(run.run_id, "c4")
     keys = {request.case_id: request.idempotency_key for request in first}
     for request in agent.asked:

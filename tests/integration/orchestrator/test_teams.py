@@ -109,7 +109,6 @@ async def test_nothing_of_another_team_is_read(store: Database) -> None:
         assert runs.list_newest(connection, A, 9, None, "run-b") == []
         for read_rows in (
             lambda: history.read_page(connection, A, "run-b", RowQuery(), None, 9),
-            lambda: history.read_results(connection, A, "run-b", 0),
             lambda: found_rows.count_rows(connection, A, "run-b", RowQuery()),
             lambda: found_rows.count_facets(connection, A, "run-b", RowQuery()),
             lambda: found_rows.find_neighbours(connection, A, "run-b", RowQuery(), 0),
@@ -203,7 +202,7 @@ async def refusal(client: Client, method: str, run_id: str) -> tuple[object, ...
         call = getattr(runs, method)(getattr(row_pb2, f"{method}Request")(run_id=run_id, **named))
     else:
         call = getattr(runs, method)(getattr(run_pb2, f"{method}Request")(run_id=run_id))
-    is_stream = method in ("WatchRun", "Host", "ListAttempts", "GetCase")
+    is_stream = method in ("WatchRun", "Host")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await (call.read() if is_stream else call)
     details = str(caught.value.details()).replace(run_id, "RUN")

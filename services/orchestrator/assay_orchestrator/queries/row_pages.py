@@ -65,12 +65,14 @@ class RowPage:
         next_page_token: Continues the same query; empty on the last page.
         total_count: The number of matching rows; None if not requested.
         facets: Counts of these rows; None if not requested.
+        is_of_cases: Whether the filter names the cases of the rows.
     """
 
     results: Sequence[pb.RowResult]
     next_page_token: str
     total_count: int | None
     facets: RowFacets | None
+    is_of_cases: bool
 
 
 class RowPages:
@@ -114,10 +116,10 @@ class RowPages:
         is_scan = not query.is_plain or request.with_total or request.with_facets
         page, end, total, facets = await self._read(read, is_scan=is_scan)
         token = await self._tokens.make(scope, bound_to, _place(end, query)) if end is not None else ""
-        return RowPage(page, token, total if request.with_total else None, facets)
+        return RowPage(page, token, total if request.with_total else None, facets, bool(query.row_filter.case_ids))
 
     async def read_case(self, scope: Scope, run: Run, case_id: str, filter_text: str, order_text: str) -> CaseDetail:
-        """Return a case of a run with its results, and its neighbours under a filter and an order.
+        """Return a case of a run without its rows, and its neighbours under a filter and an order.
 
         Raises:
             NotFoundError: The run was deleted, or its dataset lacks the case.
@@ -129,9 +131,8 @@ class RowPages:
         def read(connection: sa.Connection) -> CaseDetail:
             case_index = history.find_case(connection, scope, run.run_id, case_id)
             stored = datasets.read_case(connection, run.run_id, case_index)
-            rows = history.read_results(connection, scope, run.run_id, case_index)
             before, after = found_rows.find_neighbours(connection, scope, run.run_id, query, case_index)
-            return CaseDetail(stored.case, case_index, rows, before, after, stored.problem)
+            return CaseDetail(stored.case, case_index, (), before, after, stored.problem)
 
         return await self._read(read, is_scan=not query.is_plain)
 

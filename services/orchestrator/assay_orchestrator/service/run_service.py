@@ -22,7 +22,8 @@ from assay.wire.filters import (
     case_detail_to_wire,
     facets_to_wire,
 )
-from assay.wire.run import ATTEMPT, DELETION, ROW_VIEWS, RUN, RUN_VIEWS, result_to_wire, settings_from_wire
+from assay.wire.pages import first_page
+from assay.wire.run import ATTEMPT, DELETION, ROW_VIEWS, RUN, RUN_VIEWS, settings_from_wire
 from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings, check_source
@@ -36,8 +37,6 @@ from assay_orchestrator.store.teams import calibrations
 from assay_orchestrator.watch.watches import Watches, WatchMessageCache
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.rpc.access import Context
@@ -230,7 +229,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         )
         run = await self._manager.get(scope, request.run_id)
         page = await self._rows.read(scope, run, page_request)
-        if page_request.with_answers and not request.page_token:
+        if page_request.with_answers and not (request.page_token or page.is_of_cases):
             await record_export(run.run_id)
         return row_pb2.ListRowsResponse(
             rows=page.results,
@@ -239,26 +238,31 @@ class RunService(run_pb2_grpc.RunServiceServicer):
             facets=facets_to_wire(page.facets) if page.facets is not None else None,
         )
 
-    async def GetCase(
-        self, request: row_pb2.GetCaseRequest, context: Context
-    ) -> AsyncIterator[row_pb2.GetCaseResponse]:
-        """Send a case with its neighbours, then the results of its repeats."""
+    async def GetCase(self, request: row_pb2.GetCaseRequest, context: Context) -> row_pb2.GetCaseResponse:
+        """Return a case with its neighbours."""
         scope = self._scope()
         run = await self._manager.get(scope, request.run_id)
         stored_case = await self._rows.read_case(scope, run, request.case_id, request.filter, request.order_by)
-        yield row_pb2.GetCaseResponse(case_detail=case_detail_to_wire(stored_case))
-        for result in stored_case.results:
-            yield row_pb2.GetCaseResponse(result=result_to_wire(result))
+        return row_pb2.GetCaseResponse(case_detail=case_detail_to_wire(stored_case))
 
     async def ListAttempts(
         self, request: row_pb2.ListAttemptsRequest, context: Context
-    ) -> AsyncIterator[row_pb2.ListAttemptsResponse]:
-        """Send every attempt at the rows of a case."""
+    ) -> row_pb2.ListAttemptsResponse:
+        """Return a page of the attempts at the rows of a case."""
         scope = self._scope()
-        run = await self._manager.get(scope, request.run_id)
-        attempts = await self._database.read(lambda c: history.read_attempts(c, scope, run.run_id, request.case_id))
-        for attempt in attempts:
-            yield row_pb2.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
+        run_id, case_id = (await self._manager.get(scope, request.run_id)).run_id, request.case_id
+        bound_to = ("ListAttempts", run_id, case_id)
+        after = await self._tokens.read(scope, bound_to, request.page_token, (int, int))
+        attempts = [
+            attempt
+            for attempt in await self._database.read(lambda c: history.read_attempts(c, scope, run_id, case_id))
+            if after is None or (attempt.repeat, attempt.attempt_index) > after
+        ]
+        page = first_page(map(ATTEMPT.to_wire, attempts[: min(request.page_size or 100, 500)]))
+        token = ""
+        if len(page) < len(attempts):
+            token = await self._tokens.make(scope, bound_to, (page[-1].repeat, page[-1].attempt_index))
+        return row_pb2.ListAttemptsResponse(attempts=page, next_page_token=token)
 
     def _scope(self) -> Scope:
         """Return the scope of the current call; must be called in the handler's own task, not in a thread."""

@@ -78,16 +78,6 @@ def read_page(
     return page, positioned[len(page) - 1][1] if len(positioned) > len(page) else None
 
 
-def read_results(connection: sa.Connection, scope: Scope, run_id: str, case_index: int) -> list[RowResult]:
-    """Return the results of a case with their answers, by repeat.
-
-    Raises:
-        NotFoundError: The scope cannot reach the run, or it was deleted.
-    """
-    runs.require_run(connection, scope, run_id)
-    return _complete(connection, run_id, [row for row, _ in results.read_case(connection, run_id, case_index)])
-
-
 def find_case(connection: sa.Connection, scope: Scope, run_id: str, case_id: str) -> int:
     """Return the position of a case in a run's dataset.
 
