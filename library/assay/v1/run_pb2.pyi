@@ -314,7 +314,7 @@ class CreateRunRequest(_message.Message):
     dataset_id: _builtins.str
     """An uploaded dataset."""
     validate_only: _builtins.bool
-    """Check only: nothing is stored or started."""
+    """Check only: nothing is stored or started. request_id and dataset_id may then be empty."""
     @_builtins.property
     def spec(self) -> _spec_pb2.RunSpec:
         """The spec; at most 2 MiB with the defaults of its metrics."""
@@ -344,7 +344,9 @@ class CreateRunResponse(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def run(self) -> Global___Run:
-        """The run; absent if validate_only is set."""
+        """The run. With validate_only, the run as it would be: no id and no times, the spec with the defaults of its metrics,
+        and counts.total if the request names a dataset.
+        """
 
     def __init__(
         self,

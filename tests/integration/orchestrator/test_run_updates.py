@@ -1,7 +1,8 @@
-"""Changing labels, note and weight of a stored run."""
+"""Checking a run before it is created, and changing labels, note and weight of a stored run."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import RunState
 from assay.rpc.status import translated
 from assay.v1 import run_pb2
+from assay.wire.run import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,3 +61,22 @@ async def test_a_wrong_change_is_refused_with_every_problem(serve: Serve, settin
         assert (await client.get_run(run_id)).spec.note == ""
         with pytest.raises(NotFoundError):
             await client.update_run("nobody-20261121-075547-8e0354", note="n")
+
+
+async def test_a_checked_run_is_returned_as_it_would_be(serve: Serve, settings_of: SettingsOf) -> None:
+    """It equals the run that is then created, without id and times; nothing is stored, and a dataset must exist."""
+    async with serve() as client:
+        dataset = await client.upload_dataset([*CASES, Case("d", (Turn("q"),))], name="d")
+        spec = SETTINGS.to_wire(dataclasses.replace(settings_of("python", "m:f"), repeats=3))
+        request = run_pb2.CreateRunRequest(spec=spec, validate_only=True)
+        assert not (await client._stub.CreateRun(request)).run.counts.total
+        request.dataset_id = dataset.dataset_id
+        checked = (await client._stub.CreateRun(request)).run
+        assert (checked.run_id, checked.counts.total) == ("", 6)
+        assert await client.list_runs() == []
+        request.validate_only, request.request_id = False, "q"
+        created = (await client._stub.CreateRun(request)).run
+        assert (created.spec, created.dataset, created.counts) == (checked.spec, checked.dataset, checked.counts)
+        request.validate_only, request.dataset_id = True, "none"
+        with pytest.raises(NotFoundError), translated():
+            await client._stub.CreateRun(request)

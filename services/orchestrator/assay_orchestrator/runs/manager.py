@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import Backoff, RunStore
     from assay_orchestrator.runs.planner import Planner
-    from assay_orchestrator.runs.run_lists import FoundRuns, RunPosition, RunQuery
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.rows.stops import StopLook
     from assay_orchestrator.store.runs.runs import RunStatus
@@ -108,7 +107,7 @@ class RunManager:
         self._service_scopes = ServiceScopes(database)
         self.access = TeamAccess(database, settings)
         self._pause_wait_s = pause_wait_s
-        self._lists = RunLists(database, self.storage_problem)
+        self.lists = RunLists(database, self.storage_problem)
         self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
         self._pausing: set[str] = set()
@@ -196,10 +195,6 @@ class RunManager:
             return run
         return dataclasses.replace(run, summary=await self._partial.of(run))
 
-    async def list_runs(self, scope: Scope, query: RunQuery, after: RunPosition | None, count: int) -> FoundRuns:
-        """Return a page of up to `count` runs of a query after a position, as clients see them."""
-        return await self._lists.read(scope, query, after, count)
-
     async def cancel(self, scope: Scope, run_id: str, *, reason: str = "") -> Run:
         """Cancel a run; stored rows are kept.
 
@@ -277,11 +272,10 @@ class RunManager:
         return await self.get(scope, run_id)
 
     async def update(self, scope: Scope, run_id: str, update: RunUpdate) -> Run:
-        """Change labels, note, weight or spend cap of a run.
+        """Change a run, and return it.
 
         Raises:
             InvalidInputError: A value is invalid; contains every problem.
-            NotFoundError: The scope cannot reach the run.
             WrongStateError: The spend cap differs, and the run is active.
         """
         check_update(await self.get(scope, run_id), update)

@@ -23,7 +23,7 @@ from assay.wire.filters import (
     facets_to_wire,
 )
 from assay.wire.pages import first_page
-from assay.wire.run import ATTEMPT, DELETION, ROW_VIEWS, RUN, RUN_VIEWS, settings_from_wire
+from assay.wire.run import ATTEMPT, DATASET_REFERENCE, DELETION, ROW_VIEWS, RUN, RUN_VIEWS, SETTINGS, settings_from_wire
 from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings, check_source
@@ -37,7 +37,7 @@ from assay_orchestrator.store.teams import calibrations
 from assay_orchestrator.watch.watches import Watches, WatchMessageCache
 
 if TYPE_CHECKING:
-    from assay.model.run import Run
+    from assay.model.run import DatasetRef, Run, RunSpec
     from assay.model.scope import Scope
     from assay.rpc.access import Context
     from assay.storage.database import Database
@@ -102,11 +102,11 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         if settings.source_run_id:
             check_source(await self._manager.get(scope, settings.source_run_id), settings, request.dataset_id)
         await self._manager.preflight(scope, settings, access)
-        if request.validate_only:
-            return run_pb2.CreateRunResponse()
-        if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):
+        if not request.validate_only and (problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS)):
             raise SpecError([Problem(problem, "request_id")])
         dataset = await self._database.read(lambda c: datasets.get_dataset(c, scope.team, request.dataset_id))
+        if request.validate_only and (dataset is not None or not request.dataset_id):
+            return run_pb2.CreateRunResponse(run=_planned(settings, dataset))
         if dataset is None:
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
@@ -143,7 +143,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         after = None
         if position is not None:
             after = RunPosition(json.loads(str(position[0])), str(position[1]), str(position[2]))
-        page = await self._manager.list_runs(scope, query, after, min(request.page_size or 50, 500))
+        page = await self._manager.lists.read(scope, query, after, min(request.page_size or 50, 500))
         token = ""
         if page.end is not None:
             end = (json.dumps(page.end.value, ensure_ascii=False), page.end.created_at, page.end.run_id)
@@ -270,6 +270,15 @@ class RunService(run_pb2_grpc.RunServiceServicer):
 
     def _to_wire(self, run: Run) -> run_pb2.Run:
         return RUN.to_wire(self._manager.shown(run))
+
+
+def _planned(settings: RunSpec, dataset: DatasetRef | None) -> run_pb2.Run:
+    """Return the message of a run as it would be created; without a dataset it has no rows."""
+    run = run_pb2.Run(spec=SETTINGS.to_wire(settings), state=run_pb2.RUN_STATE_PENDING)
+    if dataset is not None:
+        run.dataset.CopyFrom(DATASET_REFERENCE.to_wire(dataset))
+        run.counts.total = dataset.case_count * settings.repeats
+    return run
 
 
 def _update_in(request: run_pb2.UpdateRunRequest) -> RunUpdate:
