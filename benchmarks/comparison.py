@@ -94,7 +94,7 @@ def store(folder: Path, run_count: int, case_count: int) -> list[Run]:
                     lambda c, part=part, name=record.run_id: results.put_rows(c, name, (), part, {})  # type: ignore[misc]
                 )
             summary = summarise(rows, [build_metric(metric) for metric in METRICS], ())
-            counts = RunCounts(case_count, case_count, summary.passed, case_count - summary.passed, 0)
+            counts = RunCounts(case_count, case_count, summary.passed_count, case_count - summary.passed_count, 0)
             compared_runs.append(
                 Run(record.run_id, settings, dataset, RunState.COMPLETED, "", counts, record.created_at, "", "",
                     case_count, summary)

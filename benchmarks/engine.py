@@ -172,12 +172,12 @@ async def fairness_of_teams(client: Client, flood: int, equal: int) -> dict[str,
     dataset = await client.upload_dataset(stands.recorded_cases(equal, "e"), name="equal")
     began = time.monotonic()
     runs = [await client.create_run(stands.settings(f"team{n}"), dataset.dataset_id) for n in range(TEAMS - 1)]
-    at_start = (await client.get_run(flooding.run_id, partial=False)).counts.finished
+    at_start = (await client.get_run(flooding.run_id, partial=False)).counts.finished_count
     watches = [asyncio.ensure_future(stands.until_ended(client, run.run_id)) for run in runs]
     await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
     first_s = time.monotonic() - began
-    served = [(await client.get_run(run.run_id, partial=False)).counts.finished for run in runs]
-    flooded = (await client.get_run(flooding.run_id, partial=False)).counts.finished - at_start
+    served = [(await client.get_run(run.run_id, partial=False)).counts.finished_count for run in runs]
+    flooded = (await client.get_run(flooding.run_id, partial=False)).counts.finished_count - at_start
     for run in [flooding, *runs]:
         await cancel(client, run)
     await asyncio.gather(*watches)
@@ -328,7 +328,7 @@ async def stop_first(stand: stands.Stand, agent: stands.AgentProcess, client: Cl
         "exit_status": stand.slots["first"].statuses[-1],
         "seconds_until_run_ended": round(time.monotonic() - began, 2),
         "asked_twice": agent.asked()[1],
-        "rows": ended.counts.finished,
+        "rows": ended.counts.finished_count,
         "agent_errors": stands.reasons_of_errors(stand.database_url),
         **stands.seen_by(watches),
     }

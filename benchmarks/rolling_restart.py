@@ -264,7 +264,10 @@ async def problem_of(client: Client, run_id: str) -> str:
     """Return the problem of a finished run: a wrong state, a missing row, or a row or score with an error."""
     run = await client.get_run(run_id, partial=False)
     counts = run.counts
-    if run.state is not RunState.COMPLETED or (counts.finished, counts.agent_errors) != (counts.total, 0):
+    if run.state is not RunState.COMPLETED or (counts.finished_count, counts.agent_error_count) != (
+        counts.total_count,
+        0,
+    ):
         return f"{run_id} {run.state.value} {run.state_reason}: {counts}"
     failed = [
         row async for row in client.list_rows(run_id) if any(score.status is ScoreStatus.ERROR for score in row.scores)

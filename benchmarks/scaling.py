@@ -94,7 +94,7 @@ async def work(server_url: str, agent: stands.AgentProcess, workers: int) -> tup
             wall_s = time.monotonic() - began
             for run in runs:
                 counts = (await client.get_run(run.run_id, partial=False)).counts
-                assert (counts.finished, counts.agent_errors) == (CASES, 0), f"{run.run_id}: {counts}"
+                assert (counts.finished_count, counts.agent_error_count) == (CASES, 0), f"{run.run_id}: {counts}"
         return wall_s, gauge.figures()["cpu_s"]
 
 

@@ -135,7 +135,7 @@ async def _rate(client: Client, dataset_id: str) -> float:
             run = await client.get_run(run.run_id, partial=False)
     assert run.state is RunState.COMPLETED, f"the run of cheap rows is {run.state.value}: {run.state_reason}"
     took = datetime.fromisoformat(run.ended_at) - datetime.fromisoformat(run.started_at)
-    return run.counts.total / took.total_seconds()
+    return run.counts.total_count / took.total_seconds()
 
 
 def _settings(name: str, metric: MetricSpec) -> RunSpec:

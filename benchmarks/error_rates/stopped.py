@@ -19,7 +19,7 @@ from assay.comparison.stopping import Stop, StoppingPlan, first_stop
 from assay.model.stopping import StoppedEarly, StoppingRule, StoppingSettings
 
 _UNIT = (0.0, 1.0)
-_SHARED_FIELDS = ("rule", "cases", "n_pairs", "look", "z", "bound", "p", "standard_error", "looks")
+_SHARED_FIELDS = ("rule", "look", "z", "bound", "p", "standard_error", "looks")
 
 
 def settings() -> Iterator[Setting]:
@@ -144,7 +144,8 @@ def _shown(plan: StoppingPlan, a: Values, b: Values) -> Comparison:
     if stop is not None:
         winner = "b" if stop.verdict is ComparisonVerdict.B_BETTER else "a"
         known = {field: getattr(stop, field) for field in _SHARED_FIELDS}
-        stopped = StoppedEarly(metric=METRIC, winner=winner, asked=asked, planned=plan.cases, **known)
+        known |= {"case_count": stop.cases, "pair_count": stop.n_pairs}
+        stopped = StoppedEarly(metric=METRIC, winner=winner, asked_count=asked, planned_count=plan.cases, **known)
     runs = [
         run(
             name,

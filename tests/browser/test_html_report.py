@@ -22,7 +22,7 @@ ODD_ID = 'a b,c/é#&"=%'
 
 def group(name: str) -> dict[str, Any]:
     """Return a category or tag."""
-    return {"name": name, "total": 1, "passed": 1, "failed": 0, "pass_rate": 1.0, "metrics": {}}
+    return {"name": name, "row_count": 1, "passed_count": 1, "failed_count": 0, "pass_rate": 1.0, "metrics": {}}
 
 
 def rows() -> list[dict[str, Any]]:

@@ -97,7 +97,7 @@ def rich_row(number: int, language: str = "") -> dict[str, Any]:
 
 def rich_document(rows: list[dict[str, Any]], language: str = "") -> dict[str, Any]:
     """Return a document that has something of everything."""
-    group = {"total": 2, "passed": 1, "failed": 1, "pass_rate": 0.5, "metrics": {"similarity": 0.5}}
+    group = {"row_count": 2, "passed_count": 1, "failed_count": 1, "pass_rate": 0.5, "metrics": {"similarity": 0.5}}
     found = document(
         rows,
         {"similarity": metric(goal=0.9, meets_goal=False), "latency": metric(unit="s", kind="latency")},
@@ -114,9 +114,10 @@ def rich_document(rows: list[dict[str, Any]], language: str = "") -> dict[str, A
                  "rates": [{"k": 1, "pass_at_k": 0.5, "pass_at_k_interval": None, "pass_hat_k": 0.5,
                             "pass_hat_k_interval": None}]},
         weighted={"pass_rate": 0.5, "metrics": {"similarity": 0.5}},
-        judging={"verdicts": 2, "asked": 2, "cached": 1, "failed": 1, "cost_usd": 0.5, "flags": {"empty": 1},
-                 "fingerprints": ["f"], "jurors": [{"judge": "j", "verdicts": 2, "means": {"similarity": 0.5}}],
-                 "agreement": [{"metric": "similarity", "alpha": 0.5, "count": 2, "too_few": 0}],
+        judging={"verdict_count": 2, "asked_count": 2, "cached_count": 1,
+                 "failed_count": 1, "cost_usd": 0.5, "flag_counts": {"empty": 1},
+                 "fingerprints": ["f"], "jurors": [{"judge": "j", "verdict_count": 2, "means": {"similarity": 0.5}}],
+                 "agreement": [{"metric": "similarity", "alpha": 0.5, "row_count": 2, "too_few_count": 0}],
                  "canaries": {"sentence": "fine", "untrusted": True}},
     )  # fmt: skip
     found["run"] |= {"labels": {"a": "b"}, "note": f"note{language}", "name": f"run{language}"}

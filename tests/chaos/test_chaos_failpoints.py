@@ -140,7 +140,7 @@ async def _retry_until_done(drill: Drill, run_id: str) -> None:
             if problem.reason != "RUN_ACTIVE":
                 raise
         run = await drill.watch_to_the_end(history)
-        if not run.counts.agent_errors:
+        if not run.counts.agent_error_count:
             return
 
 

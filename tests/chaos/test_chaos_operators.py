@@ -80,7 +80,7 @@ async def test_operators_race_at_two_processes_while_a_worker_and_an_api_die(
         (verdict,) = await drill.conclude()
     assert min(done["pause"], done["resume"]) > 0, f"the operators did something: {done}"
     assert [one.run_id for one in listed] == [run.run_id], "the list of runs is whole"
-    assert run.counts.total == run.counts.finished == PLAN.case_count
+    assert run.counts.total_count == run.counts.finished_count == PLAN.case_count
     assert not verdict.problems
     assert (verdict.lost, verdict.duplicated, verdict.repaid, verdict.unexplained) == (0, 0, 0, 0)
 
@@ -111,6 +111,6 @@ async def test_an_agent_that_answers_twice_gives_no_row_the_text_of_another(fold
     texts = {index: text for index, text in rows if text}
     questions = [case.turns[0].input for case in plan.cases()]
     assert {index: text for index, text in texts.items() if text != answer_text(questions[index])} == {}
-    assert len(texts) == run.counts.total - run.counts.agent_errors
+    assert len(texts) == run.counts.total_count - run.counts.agent_error_count
     assert len(texts) > plan.case_count // 2, "only replies that may belong to another request are refused"
     assert (verdict.lost, verdict.duplicated, verdict.repaid) == (0, 0, 0), verdict.problems

@@ -118,7 +118,7 @@ def check_stopped(
         stored = [list(results.read_all(connection, run_id)) for run_id in run_ids]
     engine.dispose()
     for run, rows, agent in zip(ended, stored, (old, drill.agent), strict=True):
-        assert len(rows) == run.counts.total == run.counts.finished < CASES
+        assert len(rows) == run.counts.total_count == run.counts.finished_count < CASES
         assert {row.case_index for row in rows} >= set(range(expected.cases))
         asked = Counter(re.sub(r"#.*", "", call.key) for call in agent.calls)
         assert max(asked.values()) <= 1 + kill_count, "a kill alone repeats a question"

@@ -97,7 +97,9 @@ def start_and_wait(server: Server, name: str) -> subprocess.Popen[str]:
 
     def is_held() -> bool:
         run = listed(server).get(name)
-        return run is not None and run["finished"] == STORED and len(asked(server.cli, name)) == STORED + IN_FLIGHT
+        return (
+            run is not None and run["finished_count"] == STORED and len(asked(server.cli, name)) == STORED + IN_FLIGHT
+        )
 
     server.cli.wait_until(is_held, process)
     return process
@@ -139,7 +141,7 @@ def test_stored_runs_are_shown_and_continued(versions: tuple[Cli, Cli], database
         start_and_wait(server, "killed")
         before = {name: shown(server, run["run_id"]) for name, run in listed(server).items()}
     asked_before = {name: asked(base, name) for name in before}
-    assert {name: run["finished"] for name, run in before.items()} == {
+    assert {name: run["finished_count"] for name, run in before.items()} == {
         "done": CASES, "paused": STORED + IN_FLIGHT, "killed": STORED,
     }  # fmt: skip
 
@@ -156,9 +158,9 @@ def test_stored_runs_are_shown_and_continued(versions: tuple[Cli, Cli], database
             run_id = before[name]["run_id"]
             server.run("runs", "resume", run_id, "--spec", f"{name}.yaml", "--output-dir", f"end-{name}", status=None)
             ended = shown(server, run_id)
-            figures = (ended["state"], ended["finished"], ended["passed"])
+            figures = (ended["state"], ended["finished_count"], ended["passed_count"])
             assert figures == ("completed", CASES, before["done"]["passed"])
-            stored = {f"c{index}" for index in range(before[name]["finished"])}
+            stored = {f"c{index}" for index in range(before[name]["finished_count"])}
             assert not stored & set(asked(own, name)[len(asked_before[name]) :])
             rows = report_rows(own, f"end-{name}")
             assert [row["answer"] for row in rows] == [row["answer"] for row in report_rows(own, "reports-done")]

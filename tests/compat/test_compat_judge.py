@@ -86,4 +86,4 @@ def test_stored_verdicts_are_found(versions: tuple[Cli, Cli]) -> None:
         again = judging_of(own, newest(own)["run_id"])
         has_same_words = again["fingerprints"] == before["fingerprints"]
         assert len(provider.requests) == (CASES if has_same_words else 2 * CASES)
-    assert (after["cost_usd"], after["asked"]) == (before["cost_usd"], before["asked"])
+    assert (after["cost_usd"], after["asked_count"]) == (before["cost_usd"], before["asked_count"])

@@ -185,7 +185,7 @@ def test_a_judge_makes_the_checks_that_need_one(judged: tuple[Cli, ScriptedProvi
     last, report, said = ran(cli, 0)
     assert last == "verdict  PASS  the gate holds  pass rate 100.0% (2 of 2)"
     assert "not made" not in said
-    assert report["summary"]["judging"]["asked"] == len(provider.requests) == 4
+    assert report["summary"]["judging"]["asked_count"] == len(provider.requests) == 4
     detail = report["results"]["assertions"]
     assert (detail["checks"], detail["held"], detail["not_made"]) == (6, 6, 0)
     check = report["rows"][1]["scores"]["assertions"]["detail"]["checks"][1]
@@ -218,7 +218,7 @@ def test_a_spend_cap_pauses_checks_as_it_pauses_metrics(cli: Cli) -> None:
         assert "spend cap" in paused
         assert (cli.home / "logs" / "embedder.log").exists()
         (run,) = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
-        assert (run["state"], run["finished"]) == ("paused", 0)
+        assert (run["state"], run["finished_count"]) == ("paused", 0)
         cli.run("runs", "update", run["run_id"], "--spend-cap", "1")
         resume = ("runs", "resume", run["run_id"])
         # Without the flag, the spec is needed only if a case was not asked before the pause.

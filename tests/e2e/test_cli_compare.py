@@ -230,7 +230,7 @@ def test_variants_stop_early(shared_project: Cli) -> None:
     with report_of_file(cli.folder / "out" / "evaluation_2.json") as report:
         stopped = report.head["summary"]["stopped_early"]
         reported = [int(row["case_id"][1:]) for row in report.rows()]
-    assert stopped["asked"] == len(reported) == report.head["summary"]["total"]
+    assert stopped["asked_count"] == len(reported) == report.head["summary"]["total_count"]
     assert reported == sorted(reported)
     assert stopped["sentence"] in cli.run("runs", "show", report.run_id).stdout
     run_ids = [one["run_id"] for one in document["comparison"]["variants"]]

@@ -133,7 +133,7 @@ def test_a_spec_chooses_mean_worst_or_last(shared_cli: Cli) -> None:
     assert worst["config"]["turns"] == "worst"
     last, _ = asked(shared_cli, PLAIN, RUDE, status=0, turns="last")
     assert last["results"]["exact_match"]["value"] == 1.0
-    assert last["results"]["tool_calls"]["n_skipped"] == 1
+    assert last["results"]["tool_calls"]["skipped_count"] == 1
     assert last["rows"][0]["turns"][0]["answer"] == "I do not know, go away"
     shared_cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", "turns": "all"})
     refused = shared_cli.run("validate", "assay.yaml", status=2)

@@ -231,7 +231,7 @@ def test_the_default_runs_whole(shared_cli: Cli) -> None:
     done = shared_cli.run("init")
     assert "sql-agent" in done.stdout
     report = json.loads(shared_cli.run("run", "assay.yaml", "--json").stdout)
-    assert report["summary"]["passed"] == 5
+    assert report["summary"]["passed_count"] == 5
     assert all(gate["outcome"] == "pass" for gate in report["summary"]["gates"])
 
 

@@ -102,12 +102,12 @@ def test_an_example_comes_to_what_its_readme_says(name: str, reports: dict[str, 
     """Offline: so many rows, so many of them pass, every gate holds, no row is an error, nothing missing is a 0."""
     example, report = RUNS[name], reports[name]
     summary, rows = report["summary"], report["rows"]
-    assert (len(rows), summary["total"], summary["passed"]) == (example.rows, example.rows, example.passed)
+    assert (len(rows), summary["total_count"], summary["passed_count"]) == (example.rows, example.rows, example.passed)
     assert summary["pass_rate"] == pytest.approx(example.passed / example.rows)
     assert summary["gates"]
     assert [gate for gate in summary["gates"] if gate["outcome"] != "pass"] == []
     assert {row["status"] for row in rows} <= {"success", "out_of_scope"}
-    assert summary["agent_errors"] == 0
+    assert summary["agent_error_count"] == 0
     assert list(report["results"]) == list(example.values)
     for metric, value in example.values.items():
         found = report["results"][metric]["value"]
@@ -138,8 +138,13 @@ def test_failing_cases_that_a_readme_names_are_those_that_fail(name: str, report
 def test_recorded_verdicts_are_seen_without_a_judge(name: str, metric: str, reports: dict[str, dict[str, Any]]) -> None:
     """Each row has the verdict that was written for its answer; nothing is asked and nothing is paid."""
     judging = reports[name]["summary"]["judging"]
-    assert judging["verdicts"] == judging["recorded"] == RUNS[name].rows
-    assert (judging["asked"], judging["failed"], judging["cost_usd"], judging["canaries"]) == (0, 0, None, None)
+    assert judging["verdict_count"] == judging["recorded_count"] == RUNS[name].rows
+    assert (judging["asked_count"], judging["failed_count"], judging["cost_usd"], judging["canaries"]) == (
+        0,
+        0,
+        None,
+        None,
+    )
     for row in reports[name]["rows"]:
         verdict = row["scores"][metric]["detail"]["verdict"]
         assert (verdict["judge"], verdict["recorded"]) == ("written by hand for this example", True)

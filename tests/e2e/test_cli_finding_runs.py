@@ -149,7 +149,7 @@ def test_rows_and_runs_are_found_by_filters(shared_cli: Cli) -> None:
     assert cli.run("runs", "show", "latest", "--where", "tag:none").stdout == "0 of 4 rows match the filter\n"
 
     document = json.loads(cli.run("runs", "show", "latest", "--where", "exact_match<1", "--json").stdout)
-    assert (document["matching"], document["finished"]) == (2, 4)
+    assert (document["matching"], document["finished_count"]) == (2, 4)
     assert [row["answer"] for row in document["rows"]] == ["no", "no \x1b[31m"]
 
     full = cli.run("runs", "show", "latest", "--failed", "--where", "answer~31m").stdout

@@ -140,7 +140,7 @@ def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider
     assert "runs resume" not in paused.stderr
     assert calls(cli) == 20
     (run,) = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
-    assert (run["state"], run["pause_cause"], run["finished"]) == ("paused", "judge", 0)
+    assert (run["state"], run["pause_cause"], run["finished_count"]) == ("paused", "judge", 0)
     number = int(port.rpartition(":")[2].partition("/")[0])
     with ScriptedProvider(says(GOOD), port=number):
         done = cli.run("runs", "resume", run["run_id"])

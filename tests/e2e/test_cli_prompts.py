@@ -108,7 +108,7 @@ def test_a_prompt_is_run_and_its_key_is_written_nowhere(
     }  # fmt: skip
     assert [attempt["error"]["http_status"] for attempt in rows["busy"]["response"]["attempts"]] == [429]
     assert report["results"]["tokens"]["value"] == 102
-    assert report["summary"]["agent_errors"] == 5
+    assert report["summary"]["agent_error_count"] == 5
     assert all(gate["outcome"] == "pass" for gate in report["summary"]["gates"])
     assert len(provider.requests) == len(CASES) + 1
     assert {request.body["model"] for request in provider.requests} == {"tiny"}

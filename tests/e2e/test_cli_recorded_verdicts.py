@@ -323,7 +323,7 @@ def test_each_repeat_has_the_answer_that_was_recorded_for_it(shared_cli: Cli) ->
     shared_cli.run("run", "assay.yaml", "--output-dir", "out")
     assert [row["answer"] for row in recorded_report(shared_cli)["rows"]] == ["yes", "no", "yes"]
     scored = shared_cli.run("score", "exact_match", "--file", "qa.jsonl", "--json")
-    assert json.loads(scored.stdout)["summary"]["n_scored"] == 3
+    assert json.loads(scored.stdout)["summary"]["scored_count"] == 3
 
 
 def test_recorded_answers_that_do_not_fit_the_repeats_are_told(cli: Cli) -> None:
@@ -353,6 +353,6 @@ def test_questions_without_an_answer_are_counted_apart(shared_cli: Cli) -> None:
     assert "coverage  2 rows unanswerable (50.0%), not in the rate: 1 declined" in done.stdout
     assert "gate  PASS  coverage.declined_rate >= 0.5  actual 0.5" in done.stdout
     result = recorded_report(shared_cli)["results"]["coverage"]
-    assert (result["value"], result["n_scored"], result["unanswerable"], result["declined"]) == (0.5, 2, 2, 1)
+    assert (result["value"], result["scored_count"], result["unanswerable"], result["declined"]) == (0.5, 2, 2, 1)
     scores = [row["scores"]["coverage"] for row in recorded_report(shared_cli)["rows"]]
     assert [score["reason"] for score in scores] == [None, "nothing_retrieved", "unanswerable", "unanswerable"]

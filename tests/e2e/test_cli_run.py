@@ -184,9 +184,9 @@ def test_runs_are_listed_shown_and_cancelled(own_stack: Cli) -> None:
     """Stored runs can be listed, shown and looked up; a finished one cannot be cancelled."""
     own_stack.run("run", "assay.yaml")
     (listed,) = json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"]
-    assert (listed["state"], listed["finished"]) == ("completed", 20)
+    assert (listed["state"], listed["finished_count"]) == ("completed", 20)
     assert "exact_match" in own_stack.run("runs", "show", listed["run_id"]).stdout
-    assert json.loads(own_stack.run("runs", "show", listed["run_id"], "--json").stdout)["summary"]["passed"] == 20
+    assert json.loads(own_stack.run("runs", "show", listed["run_id"], "--json").stdout)["summary"]["passed_count"] == 20
     assert "completed" in own_stack.run("runs", "watch", listed["run_id"]).stdout
     assert "already completed" in own_stack.run("runs", "cancel", listed["run_id"], status=2).stderr
     assert "no run" in own_stack.run("runs", "show", "nope", status=2).stderr

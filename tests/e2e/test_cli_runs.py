@@ -144,10 +144,12 @@ def test_a_run_whose_command_was_killed_is_taken_up_again(project: Cli) -> None:
         project.wait_until((project.home / "assay.db").exists, running)
 
         def shown() -> Any:
-            (run,) = json.loads(project.run("runs", "list", "--json").stdout)["runs"] or [{"finished": 0, "run_id": ""}]
+            (run,) = json.loads(project.run("runs", "list", "--json").stdout)["runs"] or [
+                {"finished_count": 0, "run_id": ""}
+            ]
             return run
 
-        project.wait_until(lambda: shown()["finished"] == 5, running)
+        project.wait_until(lambda: shown()["finished_count"] == 5, running)
         run_id = shown()["run_id"]
         document = json.loads(project.run("runs", "show", run_id, "--json").stdout)
         assert (document["partial"], document["summary"]["partial"], document["summary"]["row_count"]) == (
@@ -237,7 +239,7 @@ def test_a_program_pauses_resumes_and_watches(own_stack: Cli) -> None:
     sequences = [line["sequence"] for line in lines[1:-1]]
     assert sequences == sorted(set(sequences))
     assert {"paused", "completed"} <= {line["state"] for line in lines if line["event"] == "state"}
-    assert lines[-1]["summary"]["passed"] == 20
+    assert lines[-1]["summary"]["passed_count"] == 20
 
 
 def test_a_program_cancels(own_stack: Cli) -> None:

@@ -37,7 +37,7 @@ import pytest
 
 @pytest.mark.assay("assay.yaml")
 def test_agent(assay_run):
-    assert assay_run.head["summary"]["total"] == 20
+    assert assay_run.head["summary"]["total_count"] == 20
 """
 
 

@@ -42,7 +42,7 @@ def test_each_category_and_tag_has_its_own_numbers() -> None:
     groups = {group.name: group for group in summary.categories}
     assert list(groups) == ["count", "list"]
     count = groups["count"]
-    assert (count.total, count.passed, count.failed, count.pass_rate, count.metrics) == (
+    assert (count.row_count, count.passed_count, count.failed_count, count.pass_rate, count.metrics) == (
         2,
         1,
         1,
@@ -50,7 +50,7 @@ def test_each_category_and_tag_has_its_own_numbers() -> None:
         {"coverage": 0.5},
     )
     assert (groups["list"].pass_rate, groups["list"].metrics) == (None, {"coverage": 0.5})
-    tags = {group.name: (group.total, group.pass_rate, group.metrics["coverage"]) for group in summary.tags}
+    tags = {group.name: (group.row_count, group.pass_rate, group.metrics["coverage"]) for group in summary.tags}
     assert tags == {"ar": (3, 0.5, 0.5), "smoke": (1, 1.0, 1.0)}
 
 

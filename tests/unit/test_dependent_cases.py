@@ -69,7 +69,7 @@ def test_copies_are_worth_one_case() -> None:
     assert summary.pass_rate_interval == expected
     assert [gate.interval for gate in summary.gates] == [expected] * 2
     assert summary.metrics[0].interval == expected
-    assert summary.metrics[0].n_effective == 1.0
+    assert summary.metrics[0].effective_count == 1.0
     assert summary.metrics[0].detail["accuracy_interval"] == expected
     assert row_notes(run_of(summary), summary) == [
         "200 cases, worth about 1 independent one; the most copied case has 100% of them"
@@ -90,7 +90,7 @@ def test_clusters_win_over_copies_and_are_named() -> None:
     rules = SummaryRules(cluster="category", copies=dict.fromkeys(range(100), 0), repeats=1)
     summary = summarise(rows_of(verdicts, categories=categories), [EXACT], (), rules=rules)
     assert summary.dependent is not None
-    assert (summary.dependent.clusters, summary.dependent.effective_clusters) == (10, 10.0)
+    assert (summary.dependent.cluster_count, summary.dependent.effective_clusters) == (10, 10.0)
     assert summary.dependent.effective_cases == pytest.approx(10)
     assert row_notes(run_of(summary, "category"), summary)[-1] == (
         "100 cases in 10 clusters by category, worth about 10 independent ones"

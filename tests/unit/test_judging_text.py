@@ -156,10 +156,20 @@ ROWS = [
     judged_row(),
 ]  # fmt: skip
 SUMMED = JudgingSummary(
-    verdicts=8, asked=5, cached=2, by_rule=1, failed=1, input_tokens=5000, output_tokens=500, cost_usd=0.8,
-    saved_usd=0.3, unpriced=1, fingerprints=("f0", "f1"), flags={"addresses_judge": 2, "punctuation_only": 1},
-    refused_parameters={"schema": 1, "temperature": 2},
-)  # fmt: skip
+    verdict_count=8,
+    asked_count=5,
+    cached_count=2,
+    by_rule_count=1,
+    failed_count=1,
+    input_tokens=5000,
+    output_tokens=500,
+    cost_usd=0.8,
+    saved_usd=0.3,
+    unpriced_count=1,
+    fingerprints=("f0", "f1"),
+    flag_counts={"addresses_judge": 2, "punctuation_only": 1},
+    refused_parameter_counts={"schema": 1, "temperature": 2},
+)
 
 
 def folded(rows: list[RowResult]) -> JudgingSummary | None:
@@ -184,9 +194,9 @@ def test_verdicts_of_checks_are_counted() -> None:
     other = Score("odd", ScoreStatus.SCORED, value=1.0, detail={"checks": {"select": True}})
     summary = folded([row(score, other)])
     assert summary is not None
-    assert summary.verdicts == 4
+    assert summary.verdict_count == 4
     assert summary.cost_usd == pytest.approx(0.4)
-    assert [(juror.judge, juror.verdicts) for juror in summary.jurors] == [("a", 1), ("b", 1)]
+    assert [(juror.judge, juror.verdict_count) for juror in summary.jurors] == [("a", 1), ("b", 1)]
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
@@ -218,8 +228,8 @@ def test_a_line_for_people() -> None:
         "asked without what the model refuses: schema (1), temperature (2)"
     )
     cached_alone = "verdicts  1: 0 asked, 1 from the cache (100.0%)  0 tokens"
-    assert judging_line(JudgingSummary(verdicts=1, cached=1)) == cached_alone
-    lost = JudgingSummary(verdicts=1, asked=1, cost_usd=0.0056, account_usd=0.0141, unknown_usd=0.0085)
+    assert judging_line(JudgingSummary(verdict_count=1, cached_count=1)) == cached_alone
+    lost = JudgingSummary(verdict_count=1, asked_count=1, cost_usd=0.0056, account_usd=0.0141, unknown_usd=0.0085)
     assert judging_line(lost) == (
         "verdicts  1: 1 asked  0 tokens  $0.0056  account $0.0141, of which $0.0085 are set aside for calls whose "
         "outcome is unknown (the bill may have less)"

@@ -172,7 +172,7 @@ def test_a_run_without_rows_and_a_part_of_a_run(tmp_path: Path) -> None:
     rows, summary = tables(tmp_path, document([]))
     assert len(rows) == 1
     assert ["Pass Rate", ""] in summary
-    partial = document([row()], partial=True, total=7)
+    partial = document([row()], partial=True, total_count=7)
     assert tables(tmp_path, partial)[1][-1] == ["Partial", "1 of 7 rows"]
 
 

@@ -76,7 +76,9 @@ def test_the_console_says_why_a_metric_has_no_value() -> None:
     """A dash in the table is explained, and so are rows that a metric skipped: on how many, and why, in words."""
     run = finished()
     assert run.summary is not None
-    unjudged = [dataclasses.replace(m, n_scored=0, n_skipped=3) for m in run.summary.metrics if m.metric == "quality"]
+    unjudged = [
+        dataclasses.replace(m, scored_count=0, skipped_count=3) for m in run.summary.metrics if m.metric == "quality"
+    ]
     run = dataclasses.replace(run, summary=dataclasses.replace(run.summary, metrics=unjudged))
     console = ConsoleSummary(run)
     for row in ROWS:
@@ -127,7 +129,7 @@ async def test_the_pass_rate_comes_with_its_interval(tmp_path: Path) -> None:
     """Wilson's over decided rows."""
     run = finished()
     assert run.summary is not None
-    assert (run.summary.passed, run.summary.decided) == (2, 3)
+    assert (run.summary.passed_count, run.summary.decided_count) == (2, 3)
     assert (await document(tmp_path))["summary"]["pass_rate_interval"] == pytest.approx([0.207660, 0.938508], abs=1e-6)
     assert "pass rate  66.7% [20.8%, 93.9%]  (2 of 3 rows passed)" in ConsoleSummary(run).render()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assay.reports.document.report import Report
 
 
-NOTHING = metric(None, n_scored=0, passed=0, meets_threshold=None, interval=None)
+NOTHING = metric(None, scored_count=0, passed_count=0, meets_threshold=None, interval=None)
 RUNS: dict[str, dict[str, Any]] = {
     "no rows": document([], {"similarity": NOTHING}, overall_status="NO_DATA", exit_status=3, gates=[]),
     "one row": document([row()]),
@@ -36,7 +36,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "all equal": document([row(f"c{index}") for index in range(5)]),
     "no verdicts": document([row(passed=None, scores={"similarity": score(None)})], {"similarity": NOTHING}),
     "no metrics": document([row(scores={}, passed=None)], {}),
-    "partial": document([row()], partial=True, total=9, finished=1),
+    "partial": document([row()], partial=True, total_count=9, finished_count=1),
     "repeats": document([row("c1"), failed("c1", repeat=2), row("c2"), row("c2", repeat=2)]),
     "hostile": document([failed(HOSTILE, question=HOSTILE, answer=HOSTILE, references=[HOSTILE], reason=HOSTILE)]),
     "arabic": document([failed("حالة", question="ما هي عاصمة السودان؟", answer="الخرطوم.", references=["الخرطوم"])]),

@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-GROUP = {"name": "refunds", "total": 2, "passed": 1, "failed": 1, "pass_rate": 0.5, "metrics": {"similarity": 0.6}}
+GROUP = {
+    "name": "refunds",
+    "row_count": 2,
+    "passed_count": 1,
+    "failed_count": 1,
+    "pass_rate": 0.5,
+    "metrics": {"similarity": 0.6},
+}
 TURN = {"turn_index": 0, "question": "a", "answer": None, "references": [], "status": None, "scores": {}}
 DATA_TYPES = ("application/json", "application/gzip")
 
@@ -111,7 +118,7 @@ def test_the_verdict_comes_first_with_its_figures(tmp_path: Path) -> None:
     """Sentence, pass rate, gates, metrics with interval and threshold, groups, latency and provenance are in words."""
     report = document(
         [row(category="refunds"), failed("c2", category="refunds")],
-        {"similarity": metric(0.7995, threshold=0.7505, meets_threshold=True, n_error=3, n_unanswered=2)},
+        {"similarity": metric(0.7995, threshold=0.7505, meets_threshold=True, error_count=3, unanswered_count=2)},
         categories=[GROUP],
         gates=[gate(), gate("similarity >= 0.9", "fail", actual=0.7995, message="too low")],
         overall_status="FAIL",
@@ -138,7 +145,7 @@ def test_agents_that_wait_are_counted_apart(tmp_path: Path) -> None:
 
 def test_an_unfinished_run_says_so_first(tmp_path: Path) -> None:
     """Title and banner begin with the share of the rows that is there."""
-    page = Page(text_of(tmp_path, document([row()], partial=True, finished=1, total=5)))
+    page = Page(text_of(tmp_path, document([row()], partial=True, finished_count=1, total_count=5)))
     texts = [text.strip() for text in page.texts if text.strip()]
     assert texts[0].startswith("PARTIAL: 1 of 5 rows: PASS")
     assert texts[1:3] == ["Skip to the cases", "PARTIAL: 1 of 5 rows"]
@@ -150,13 +157,13 @@ ODD = {
     "agent errors alone": document(
         [agent_error("c1"), agent_error("c2")],
         {"similarity": metric(None, interval=None, meets_threshold=None)},
-        latency={"count": 0, "mean_s": None, "p50_s": None, "p95_s": None, "max_s": None},
+        latency={"answer_count": 0, "mean_ms": None, "p50_ms": None, "p95_ms": None, "max_ms": None},
     ),
     "equal values": document([row(f"c{number}") for number in range(5)], {"similarity": metric(interval=[0.8, 0.8])}),
     "zero everywhere": document(
         [row(latency_ms=0.0, scores={"cost": score(0.0)})],
         {"cost": metric(0.0, unit="USD", kind="cost", interval=[0, 0], threshold=None, meets_threshold=None)},
-        latency={"count": 1, "mean_s": 0.0, "p50_s": 0.0, "p95_s": 0.0, "max_s": 0.0},
+        latency={"answer_count": 1, "mean_ms": 0.0, "p50_ms": 0.0, "p95_ms": 0.0, "max_ms": 0.0},
     ),
     "below zero": document([row()], {"mine": metric(-3.0, kind="formula", interval=[-4, -2], threshold=-1)}),
     "no metrics": document([row(scores={}, passed=None)], {}),

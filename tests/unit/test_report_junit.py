@@ -180,7 +180,7 @@ def test_suites_and_their_properties(tmp_path: Path) -> None:
         "run_id": "manual-20261123-164111-0c86e8", "dataset_id": "76ed26d1df2b6aff", "assay_version": "0.1.0",
         "verdict": "PASS",
     }  # fmt: skip
-    partial = tree_of(tmp_path, document([row()], partial=True, total=5))
+    partial = tree_of(tmp_path, document([row()], partial=True, total_count=5))
     assert [p.get("value") for p in partial.iter("property") if p.get("name") == "partial"] == ["PARTIAL: 1 of 5 rows"]
 
 

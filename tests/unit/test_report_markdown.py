@@ -99,7 +99,9 @@ def hostile(payload: str) -> dict[str, Any]:
         notes=[payload],
         recommendations=[payload],
         gates=[gate(payload, "fail", message=payload, note=payload)],
-        categories=[{"name": payload, "total": 1, "passed": 0, "failed": 1, "pass_rate": 0.0, "metrics": {}}],
+        categories=[
+            {"name": payload, "row_count": 1, "passed_count": 0, "failed_count": 1, "pass_rate": 0.0, "metrics": {}}
+        ],
     )
     report["config"]["agent"] |= {"adapter": payload, "target": payload}
     names = dict.fromkeys(("run_id", "name", "note", "created_at", "spec_path", "assay_version"), payload)
@@ -184,7 +186,7 @@ def test_reasons_and_notes_are_counted_apart(tmp_path: Path) -> None:
 
 def test_a_part_of_a_run_says_so_first(tmp_path: Path) -> None:
     """The first line has the number of rows that are there."""
-    report = document([row()], partial=True, total=9)
+    report = document([row()], partial=True, total_count=9)
     assert text_of(tmp_path, report).startswith("## PARTIAL: 1 of 9 rows, PASS: `manual`\n")
 
 
@@ -214,7 +216,12 @@ def test_it_fits_a_comment(tmp_path: Path, text: str) -> None:
     "hits",
     [
         document([]),
-        document([], {}, gates=[], latency={"count": 0, "mean_s": None, "p50_s": None, "p95_s": None, "max_s": None}),
+        document(
+            [],
+            {},
+            gates=[],
+            latency={"answer_count": 0, "mean_ms": None, "p50_ms": None, "p95_ms": None, "max_ms": None},
+        ),
         document(
             [agent_error("a"), agent_error("b")], {"similarity": metric(None, interval=None, meets_threshold=None)}
         ),

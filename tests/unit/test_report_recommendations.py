@@ -63,8 +63,8 @@ def run_with(
         gates,
         repeats,
     )
-    known = {"verdict": RunVerdict.PASS, "failed_criteria": (), "skipped_criteria": (), "pass_rate": 1.0, "passed": 100,
-             "decided": 100, "latency": LatencySummary(), "repeats": repeats_found,
+    known = {"verdict": RunVerdict.PASS, "failed_criteria": (), "skipped_criteria": (), "pass_rate": 1.0,
+             "passed_count": 100, "decided_count": 100, "latency": LatencySummary(), "repeats": repeats_found,
              "gates": gate_results}  # fmt: skip
     return Run(
         "r1", settings, DatasetRef("d", "qa.json", 100), RunState.COMPLETED, "",
@@ -73,15 +73,17 @@ def run_with(
 
 
 WAVERING = RepeatSummary(3, 100, 0, (), RepeatVariance(0.2, 0.1, 0.05, 0.7, "More runs."))
-FINE = MetricSummary("exact_match", 1.0, 100, 0, 0, passed=100, threshold=0.85, meets_threshold=True)
-LOW = MetricSummary("exact_match", 0.5, 100, 0, 0, passed=50, failed=50, threshold=0.85, meets_threshold=False)
+FINE = MetricSummary("exact_match", 1.0, 100, 0, 0, passed_count=100, threshold=0.85, meets_threshold=True)
+LOW = MetricSummary(
+    "exact_match", 0.5, 100, 0, 0, passed_count=50, failed_count=50, threshold=0.85, meets_threshold=False
+)
 SLOW = MetricSummary(
     "latency",
     9.0,
     100,
     0,
     0,
-    failed=40,
+    failed_count=40,
     threshold=5.0,
     meets_threshold=False,
     rule=ThresholdRule.AT_MOST,
@@ -107,32 +109,33 @@ def test_nothing_to_say() -> None:
         (run_with(LOW, categories=GROUPS), "the worst category is (none) with 0.2 in 40 rows."),
         (run_with(SLOW, categories=GROUPS),
          "latency misses its threshold: it is 9, not at most 5; 40 rows failed it; the worst category is easy with 11"),
-        (run_with(FINE, counts=RunCounts(100, 100, agent_errors=7)), "The agent failed on 7 of 100 rows: look at"),
-        (run_with(MetricSummary("semantic_similarity", 0.9, 90, 0, 10, n_own_error=1)),
+        (run_with(FINE, counts=RunCounts(100, 100, agent_error_count=7)), "The agent failed on 7 of 100 rows: look at"),
+        (run_with(MetricSummary("semantic_similarity", 0.9, 90, 0, 10, own_error_count=1)),
          "no fault of the agent: the rows say why; once that has passed: `assay runs resume r1 --retry-errors`."),
-        (run_with(MetricSummary("own", 0.9, 90, 0, 10, n_own_error=1), kinds={"own": "python"}),
+        (run_with(MetricSummary("own", 0.9, 90, 0, 10, own_error_count=1), kinds={"own": "python"}),
          "correct the function, then score the stored answers with `assay rescore r1 --spec 'my spec.yaml'`."),
-        (run_with(MetricSummary("exact_match", 0.9, 90, 0, 10, n_own_error=1)), "the rows say why."),
-        (run_with(MetricSummary("cost", 0.1, 99, 0, 1, n_own_error=1, detail={"invalid_answers": 1})),
+        (run_with(MetricSummary("exact_match", 0.9, 90, 0, 10, own_error_count=1)), "the rows say why."),
+        (run_with(MetricSummary("cost", 0.1, 99, 0, 1, own_error_count=1, detail={"invalid_answers": 1})),
          "cost could not be computed on 1 row, whose answer reports an invalid cost (negative, or not finite)"),
-        (run_with(MetricSummary("speed", 0.1, 98, 0, 2, n_own_error=2, detail={"invalid_answers": 2}),
+        (run_with(MetricSummary("speed", 0.1, 98, 0, 2, own_error_count=2, detail={"invalid_answers": 2}),
                   kinds={"speed": "formula"}), "on 2 rows, whose answers report an invalid cost or latency (negative"),
         (run_with(MetricSummary("mine", None, 0, 100, 0), kinds={"mine": "rouge"}),
          "mine was computed on no row: 100 rows lack what it reads (`assay metrics show rouge`)"),
         (run_with(MetricSummary("mine", None, 0, 1, 0), kinds={"mine": "rouge"}), "1 row lacks what it reads"),
         (run_with(MetricSummary("quality", None, 0, 100, 0)), "quality was computed on no row: it needs a judge;"),
-        (run_with(FINE, gates=["exact_match > 0"], passed=80, decided=100), None),
+        (run_with(FINE, gates=["exact_match > 0"], passed_count=80, decided_count=100), None),
         (run_with(FINE, gate_results=[gate("pass_rate >= 0.85", "pass", 0.767, 0.907)]),
          "holds, but chance may have decided it: 0.85 lies within the 95 % interval, 0.767 to 0.907. More cases"),
         (run_with(FINE, gate_results=[gate("category.a.rouge >= 0.5", "fail", 0.3, 0.6)],
                   dependent=DependentCases("tag:doc", 9, 3, 3.0, 0.4, 2.0)),
          "does not hold, but chance may have decided it: 0.5 lies within the 95 % interval, 0.3 to 0.6. More clusters"),
         (run_with(FINE, gate_results=[gate("rouge >= 0.5", "pass", 0.6, 0.8)]), None),
-        (run_with(FINE, gates=["pass_rate >= 0.1"], passed=0, decided=3, agent_errors=3, row_count=3), None),
+        (run_with(FINE, gates=["pass_rate >= 0.1"], passed_count=0, decided_count=3, agent_error_count=3, row_count=3),
+         None),
         (run_with(MetricSummary("mine", None, 0, 2, 0), kinds={"mine": "python"}),
          "mine was computed on no row: the function returned None on 2 rows, which skips a row."),
-        (run_with(FINE, gates=["pass_rate >= 0.85"], passed=85, decided=100, repeats=2), None),
-        (run_with(FINE, passed=0, decided=0, pass_rate=None), None),
+        (run_with(FINE, gates=["pass_rate >= 0.85"], passed_count=85, decided_count=100, repeats=2), None),
+        (run_with(FINE, passed_count=0, decided_count=0, pass_rate=None), None),
         (run_with(FINE, repeats=3, repeats_found=WAVERING), "More runs."),
         (run_with(MetricSummary("consistency", 0.4, 100, 0, 0, detail={"scope": "pooled"})), "(`repeats: 3`)"),
         (run_with(MetricSummary("consistency", None, 0, 0, 1, detail={"scope": "pooled"})), None),
@@ -159,7 +162,7 @@ def test_each_sentence_rests_on_a_number(run: Run, message: str | None) -> None:
 @pytest.mark.parametrize("kind", ["python", "semantic_similarity"])
 def test_recommended_commands_name_the_server(kind: str) -> None:
     """A run of a server is not found by a command for the local stack."""
-    run = run_with(MetricSummary("own", 0.9, 90, 0, 10, n_own_error=1), kinds={"own": kind})
+    run = run_with(MetricSummary("own", 0.9, 90, 0, 10, own_error_count=1), kinds={"own": kind})
     (advice,) = recommendations(run, Path("s.yaml"), "evals.example:443")
     assert advice.endswith("--server evals.example:443`.")
 
@@ -189,6 +192,6 @@ def test_ratings_are_aligned_with_the_cases(rows: list[RowResult], scores: list[
 
 def test_no_metric_lacks_anything_where_every_call_failed() -> None:
     """The agent's errors are the one thing to look at."""
-    counts = RunCounts(100, 100, agent_errors=100)
+    counts = RunCounts(100, 100, agent_error_count=100)
     (advice,) = recommendations(run_with(MetricSummary("rouge", None, 0, 100, 0), counts=counts))
     assert advice.startswith("The agent failed on 100 of 100 rows")

@@ -139,7 +139,7 @@ def test_repeated_rows_and_copies_are_said_beside_the_verdict() -> None:
     reading = DatasetReading("c.jsonl", "plain/jsonl", "", copy_count=199, first_copy="record 2 repeats record 1")
     assert run.summary is not None
     settings = dataclasses.replace(run.spec, dataset=reading, repeats=3)
-    summary = dataclasses.replace(run.summary, asked_again=3, scored_again=1)
+    summary = dataclasses.replace(run.summary, asked_again_count=3, scored_again_count=1)
     run = dataclasses.replace(run, spec=settings)
     notes = [
         "3 rows asked again after errors",
@@ -153,6 +153,6 @@ def test_repeated_rows_and_copies_are_said_beside_the_verdict() -> None:
     assert full(run)["summary"]["notes"] == notes
     head = head_document(run, None)
     assert head["summary"]["notes"] == notes
-    assert (head["summary"]["asked_again"], head["summary"]["scored_again"]) == (3, 1)
+    assert (head["summary"]["asked_again_count"], head["summary"]["scored_again_count"]) == (3, 1)
     assert head["run"]["dataset"]["copy_count"] == 199
     assert row_notes(run_over(40, None), evaluation().summary) == []

@@ -198,7 +198,7 @@ def test_a_few_invalid_replies_of_a_judge_decide_nothing(invalid: int, status: s
     rows = [row(RIGHT, chosen, index, bad if index < invalid else good) for index in range(1000)]
     summary = summarise(rows, chosen, gates)
     assert summary.verdict == status
-    assert summary.metrics[0].n_own_error == invalid
+    assert summary.metrics[0].own_error_count == invalid
     shown = " ".join((*summary.reasons, *summary.notes))
     assert f"{1000 - invalid:,} of 1,000 rows" in shown or f"{invalid:,} of 1,000 rows" in shown
 
@@ -278,7 +278,7 @@ def test_failed_canaries_make_a_run_incomplete(
     tallies = tuple(CanaryTally(*side) for side in sides)
     canaries = CanarySummary(tallies, limit=limit, is_accepted=accepts)
     summary = dataclasses.replace(
-        summary_of([RIGHT] * 4, metrics("exact_match")), judging=JudgingSummary(verdicts=4, canaries=canaries)
+        summary_of([RIGHT] * 4, metrics("exact_match")), judging=JudgingSummary(verdict_count=4, canaries=canaries)
     )
     verdict = with_verdict(SUMMARY.from_json(dataclasses.asdict(summary)))
     assert verdict.verdict == status
@@ -317,7 +317,7 @@ def test_a_threshold_on_survivors_is_incomplete_too() -> None:
 def test_time_outs_are_noted_on_a_gate_on_latency() -> None:
     """Calls that timed out are in no figure of latency and beside each of them."""
     summary = summary_of([SLOW] + [RIGHT] * 19, metrics("latency"), ["latency.p95 < 4"])
-    assert (summary.latency.count, summary.latency.max_s, summary.latency.timeouts) == (19, 1.0, 1)
+    assert (summary.latency.answer_count, summary.latency.max_ms, summary.latency.timeout_count) == (19, 1000.0, 1)
     assert summary.gates[0].note == "p95 over 19 of 20 rows; 1 timed out"
     assert summary.verdict == "PASS"
 
@@ -353,7 +353,7 @@ def test_checks_that_could_not_be_made_make_a_run_incomplete() -> None:
     checks = (Assertion("contains", "right"), Assertion("llm-rubric", "is kind"))
     rows = [checked("right", checks, chosen, 0), *(checked("right", checks[:1], chosen, n) for n in range(1, 30))]
     summary = summarise(rows, chosen, ["pass_rate >= 1", "assertions >= 1"])
-    assert (summary.pass_rate, summary.decided, summary.row_count) == (1.0, 29, 30)
+    assert (summary.pass_rate, summary.decided_count, summary.row_count) == (1.0, 29, 30)
     assert [gate.outcome for gate in summary.gates] == ["pass", "pass"]
     verdict = summary
     assert (verdict.verdict, verdict.exit_status) == ("INCOMPLETE", 3)
@@ -406,7 +406,7 @@ def test_no_run_passes_without_evidence(fates: list[str], bound: float, gated: b
     outcomes = {criterion.outcome.value for criterion in criteria_of(summary)}
     if summary.verdict == "PASS":
         assert outcomes == {"pass"}
-        assert (summary.agent_errors or 0) <= 0.05 * len(fates)
+        assert (summary.agent_error_count or 0) <= 0.05 * len(fates)
     if "fail" in outcomes:
         assert summary.verdict == "FAIL"
     if fates and set(fates) <= {FAILED, SLOW}:

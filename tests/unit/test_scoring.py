@@ -138,7 +138,7 @@ def test_several_calls_share_a_scorer() -> None:
     with assay.Scorer("exact_match") as scorer:
         assert [scorer.score(answer, "a").value for answer in ("a", "b", "A")] == [1.0, 0.0, 1.0]
         summary = scorer.summary()
-    assert (summary.n_scored, summary.passed, summary.meets_threshold) == (3, 2, False)
+    assert (summary.scored_count, summary.passed_count, summary.meets_threshold) == (3, 2, False)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_file_of_any_format_is_scored(tmp_path: Path, name: str, content: str)
     path.write_text(content, encoding="utf-8")
     scores, summary = assay.score_file("exact_match", path)
     assert [score.value for score in scores] == [1.0, 0.0]
-    assert (summary.value, summary.n_scored, summary.meets_threshold) == (0.5, 2, False)
+    assert (summary.value, summary.scored_count, summary.meets_threshold) == (0.5, 2, False)
 
 
 def test_fields_of_an_answer_may_stand_beside_it_in_a_table(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def test_what_functions_raise_is_counted_in_bounded_memory() -> None:
         detail = {"function": "m:f", "message": f"ValueError: {number} " + "x" * 3_000}
         score = Score("m", ScoreStatus.ERROR, reason="function_raised", detail=detail)
         uncomputed.take(RowResult("c", number, 1, "", AgentStatus.SUCCESS, None, (score,), None, ""))
-    summary = MetricSummary(metric="m", value=None, n_scored=0, n_skipped=0, n_error=5_000)
+    summary = MetricSummary(metric="m", value=None, scored_count=0, skipped_count=0, error_count=5_000)
     (line,) = uncomputed.lines([summary])
     assert line.startswith("errors  m on 5,000 of 5,000 rows: function raised (4,900), ValueError: 0 xxx")
     assert len(line) < 1_500

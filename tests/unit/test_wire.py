@@ -292,10 +292,10 @@ SUMMARY = st.builds(
     failed_criteria=tuples_of(TEXT),
     skipped_criteria=tuples_of(TEXT),
     pass_rate=or_none(NUMBER),
-    passed=SMALL,
-    decided=SMALL,
+    passed_count=SMALL,
+    decided_count=SMALL,
     metrics=tuples_of(METRIC_SUMMARY),
-    latency=st.builds(results.LatencySummary, SMALL, *[or_none(SECONDS)] * 4, timeouts=SMALL),
+    latency=st.builds(results.LatencySummary, SMALL, *[or_none(NUMBER)] * 4, timeout_count=SMALL),
     gates=tuples_of(
         st.builds(
             results.GateResult,
@@ -318,14 +318,14 @@ SUMMARY = st.builds(
             *[SMALL] * 7,
             cost_usd=or_none(NUMBER),
             saved_usd=or_none(NUMBER),
-            unpriced=SMALL,
+            unpriced_count=SMALL,
             fingerprints=tuples_of(TEXT),
         )
     ),
-    agent_errors=SMALL,
+    agent_error_count=SMALL,
     max_agent_errors=NUMBER,
     max_metric_errors=NUMBER,
-    left_out=SMALL,
+    left_out_count=SMALL,
     unused_approvals=tuples_of(st.builds(UnusedApproval, TEXT, SMALL, TEXT)),
 )
 DATASET = st.builds(results.DatasetRef, TEXT, TEXT, SMALL)

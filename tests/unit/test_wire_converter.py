@@ -66,7 +66,9 @@ def test_a_field_without_a_counterpart_is_found_at_import() -> None:
 
     with pytest.raises(TypeError, match=r"More\.skipped has no counterpart in assay\.v1\.RunCounts"):
         Converter(More, run_pb2.RunCounts)
-    with pytest.raises(TypeError, match=r"RunCounts has more than Fewer: \['agent_errors', 'answered', 'failed', "):
+    with pytest.raises(
+        TypeError, match=r"RunCounts has more than Fewer: \['agent_error_count', 'answered_count', 'failed_count', "
+    ):
         Converter(Fewer, run_pb2.RunCounts)
 
 

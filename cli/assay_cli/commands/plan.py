@@ -165,7 +165,7 @@ def _cost(report: Report) -> RowCost:
     prices = [price for price in (math.fsum(money) if money else None, judging.get("cost_usd")) if price is not None]
     return RowCost(
         agent_calls=calls / rows,
-        judge_calls=(judging.get("asked") or 0) / rows,
+        judge_calls=(judging.get("asked_count") or 0) / rows,
         tokens=math.fsum(tokens) / len(tokens) if tokens else None,
         cost_usd=math.fsum(prices) / rows if prices else None,
         time_s=pace.row_s(report.head["config"]["agent"].get("concurrency") or 1),

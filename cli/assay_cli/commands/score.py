@@ -303,15 +303,15 @@ def _keep(reasons: list[Score], score: Score) -> None:
 def _status(scorer: Scorer, scores: Sequence[Score], *, gated: bool) -> int:
     """Return the exit status: 1 below a given threshold, or if nothing was scored."""
     summary = scorer.summary()
-    if summary.n_scored == 0 and not summary.failed:
+    if summary.scored_count == 0 and not summary.failed_count:
         why = ", ".join(dict.fromkeys(score_message(result) for result in scores if result.reason)) or "no value"
         reads = ", ".join(scorer.info.reads)
         click.echo(f"error: nothing was scored ({why}); {summary.metric} reads {reads}", err=True)
-        return EXIT_INFRASTRUCTURE if summary.n_own_error else EXIT_USAGE
+        return EXIT_INFRASTRUCTURE if summary.own_error_count else EXIT_USAGE
     if not gated:
         return 0
-    if summary.n_own_error:
-        click.echo(f"error: {summary.metric} could not be computed on {summary.n_own_error} rows", err=True)
+    if summary.own_error_count:
+        click.echo(f"error: {summary.metric} could not be computed on {summary.own_error_count} rows", err=True)
         return EXIT_INFRASTRUCTURE
     if summary.meets_threshold is None:
         why = "its threshold needs several runs of each case: use `assay run --repeats 3`"
@@ -349,12 +349,14 @@ def _document(score: Score) -> dict[str, Any]:
 
 def _summary_line(summary: MetricSummary, *, gated: bool) -> str:
     value = "-" if summary.value is None else number_text(summary.value)
-    parts = [f"{summary.metric}  {value}", f"scored {summary.n_scored}"]
+    parts = [f"{summary.metric}  {value}", f"scored {summary.scored_count}"]
     parts += [
-        f"{name} {count}" for name, count in (("skipped", summary.n_skipped), ("errors", summary.n_error)) if count
+        f"{name} {count}"
+        for name, count in (("skipped", summary.skipped_count), ("errors", summary.error_count))
+        if count
     ]
-    if summary.passed + summary.failed:
-        parts += [f"passed {summary.passed}", f"failed {summary.failed}"]
+    if summary.passed_count + summary.failed_count:
+        parts += [f"passed {summary.passed_count}", f"failed {summary.failed_count}"]
     if summary.threshold is not None:
         bound = f"threshold {RULE_SIGNS[summary.rule]} {summary.threshold:g}"
         reached, missed = ("PASS", "FAIL") if gated else ("reached", "missed")

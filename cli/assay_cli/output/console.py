@@ -73,7 +73,7 @@ class ConsoleSummary:
     def needs_all_rows(self) -> bool:
         """Whether the summary also lists rows that passed but that a metric skipped."""
         summary = self._run.summary
-        return summary is not None and any(metric.n_skipped or metric.n_error for metric in summary.metrics)
+        return summary is not None and any(metric.skipped_count or metric.error_count for metric in summary.metrics)
 
     def take(self, row: RowResult) -> None:
         """Add a row."""
@@ -88,7 +88,7 @@ class ConsoleSummary:
             whole_rows: Maximum number of rows of a run that is read whole.
         """
         run, summary = self._run, self._run.summary
-        if summary is None or run.counts.total <= whole_rows:
+        if summary is None or run.counts.total_count <= whole_rows:
             async for row in client.list_rows(run.run_id, where="" if self.needs_all_rows else FAILING_ROWS):
                 self.take(row)
             return
@@ -98,10 +98,10 @@ class ConsoleSummary:
             counts.append(page.total_count or 0)
             for row in page.results:
                 self._failing.take(row)
-        failed = summary.decided - summary.passed
+        failed = summary.decided_count - summary.passed_count
         self._failing.count(failed, sum(counts) - failed, errors=counts[1])
         for metric in summary.metrics:
-            if (metric.n_skipped or metric.n_error) and is_comparable(metric.metric):
+            if (metric.skipped_count or metric.error_count) and is_comparable(metric.metric):
                 await self._read_uncomputed(client, metric.metric)
 
     async def _read_uncomputed(self, client: Client, metric: str) -> None:
@@ -153,18 +153,18 @@ class ConsoleSummary:
     def _is_in_latency_line(self, metric: MetricSummary, summary: RunSummary) -> bool:
         """Return whether the latency line already shows everything about a metric."""
         decides = metric.threshold is not None or metric.goal is not None
-        return not decides and metric.n_scored == summary.latency.count > 0 and "ratings" in metric.detail
+        return not decides and metric.scored_count == summary.latency.answer_count > 0 and "ratings" in metric.detail
 
     def _metric(self, metric: MetricSummary, *, decides: bool) -> tuple[str, str, str, str, str, str, str, str]:
-        decided = metric.passed + metric.failed
+        decided = metric.passed_count + metric.failed_count
         return (
             metric.metric,
             value_text(metric.unit, metric.value) + _survivors(metric),
-            str(metric.n_scored),
-            str(metric.n_skipped),
-            str(metric.n_error),
-            str(metric.passed) if decided else "-",
-            str(metric.failed) if decided else "-",
+            str(metric.scored_count),
+            str(metric.skipped_count),
+            str(metric.error_count),
+            str(metric.passed_count) if decided else "-",
+            str(metric.failed_count) if decided else "-",
             self._threshold(metric, decides=decides),
         )
 
@@ -186,9 +186,9 @@ class ConsoleSummary:
         rows += [
             (
                 shorten(group.name, 30),
-                str(group.total),
-                str(group.passed),
-                str(group.failed),
+                str(group.row_count),
+                str(group.passed_count),
+                str(group.failed_count),
                 "-" if group.pass_rate is None else f"{group.pass_rate:.1%}",
                 *(value_text(metric.unit, group.metrics.get(metric.metric)) for metric in summary.metrics),
             )
@@ -221,9 +221,9 @@ class ConsoleSummary:
             weighted = summary.weighted.pass_rate
             lines.append(f"weighted pass rate  {'-' if weighted is None else f'{weighted:.1%}'}")
         lines += _repeats(summary.repeats)
-        if counts.agent_errors:
-            lines.append(f"agent errors  {counts.agent_errors}{interrupted_note(counts.interrupted)}")
-        if summary.latency.count:
+        if counts.agent_error_count:
+            lines.append(f"agent errors  {counts.agent_error_count}{interrupted_note(counts.interrupted_count)}")
+        if summary.latency.answer_count:
             lines.append(_latency_line(summary))
         lines += [line for metric in summary.metrics if (line := _unanswerable(metric))]
         if summary.judging is not None:
@@ -250,9 +250,9 @@ class ConsoleSummary:
 
 def _rows(run: Run, summary: RunSummary) -> str:
     return (
-        partial_text(summary.row_count or 0, run.counts.total)
+        partial_text(summary.row_count or 0, run.counts.total_count)
         if summary.partial
-        else count_text(run.counts.total, "row")
+        else count_text(run.counts.total_count, "row")
     )
 
 
@@ -276,9 +276,9 @@ def _ends(interval: Sequence[float] | None) -> str:
 
 def _survivors(metric: MetricSummary) -> str:
     """Return the number of rows in an aggregate if it excludes agent errors; else empty."""
-    if not metric.n_unanswered or metric.value is None:
+    if not metric.unanswered_count or metric.value is None:
         return ""
-    return f" ({metric.n_scored} of {metric.n_scored + metric.n_unanswered} rows)"
+    return f" ({metric.scored_count} of {metric.scored_count + metric.unanswered_count} rows)"
 
 
 def _unanswerable(metric: MetricSummary) -> str:
@@ -296,11 +296,11 @@ def _rate(summary: RunSummary) -> str:
     if summary.pass_rate is None:
         return "no row has a verdict"
     interval = _ends(summary.pass_rate_interval)
-    undecided = (summary.row_count or 0) - summary.decided
-    rows = count_text(summary.decided, "row")
-    of = f"{summary.passed:,} of {rows} passed"
+    undecided = (summary.row_count or 0) - summary.decided_count
+    rows = count_text(summary.decided_count, "row")
+    of = f"{summary.passed_count:,} of {rows} passed"
     if undecided > 0:
-        of = f"{summary.passed:,} of {rows} with a verdict passed, {undecided:,} without a verdict"
+        of = f"{summary.passed_count:,} of {rows} with a verdict passed, {undecided:,} without a verdict"
     return f"{summary.pass_rate:.1%}{interval}  ({of})"
 
 
@@ -308,7 +308,7 @@ def _pass_rate(summary: RunSummary) -> str:
     """Return the pass rate as the last line prints it."""
     if summary.pass_rate is None:
         return "no row has a verdict"
-    return f"pass rate {summary.pass_rate:.1%} ({summary.passed:,} of {summary.decided:,})"
+    return f"pass rate {summary.pass_rate:.1%} ({summary.passed_count:,} of {summary.decided_count:,})"
 
 
 def _latency_line(summary: RunSummary) -> str:
@@ -317,9 +317,9 @@ def _latency_line(summary: RunSummary) -> str:
         (metric.detail["ratings"] for metric in summary.metrics if "ratings" in metric.detail), {}
     )
     within = ", ".join(f"{count:,} {RANGES.get(tier, clean(tier))}" for tier, count in tiers.items() if count)
-    timeouts = f", {latency.timeouts:,} timed out" if latency.timeouts else ""
+    timeouts = f", {latency.timeout_count:,} timed out" if latency.timeout_count else ""
     return (
-        f"latency  mean {seconds_text(latency.mean_s)}  P50 {seconds_text(latency.p50_s)}  "
-        f"P95 {seconds_text(latency.p95_s)}  max {seconds_text(latency.max_s)}"
-        f"  ({count_text(latency.count, 'row')}{f': {within}' if within else ''}{timeouts})"
+        f"latency  mean {seconds_text(latency.mean_ms)}  P50 {seconds_text(latency.p50_ms)}  "
+        f"P95 {seconds_text(latency.p95_ms)}  max {seconds_text(latency.max_ms)}"
+        f"  ({count_text(latency.answer_count, 'row')}{f': {within}' if within else ''}{timeouts})"
     )

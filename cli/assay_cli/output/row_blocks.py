@@ -49,7 +49,7 @@ class VerboseProgress(PlainProgress):
 
     def _write(self, row: RowResult) -> None:
         category = f"  {shorten(row.category, 30)}" if row.category else ""
-        head = f"[{self._done}/{self._run.counts.total}] {row_name(self._run, row, self._width)}{category}"
+        head = f"[{self._done}/{self._run.counts.total_count}] {row_name(self._run, row, self._width)}{category}"
         inner = self._width - 2
         room = max(inner, REASON_CHARS)
         scores = [

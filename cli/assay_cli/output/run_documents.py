@@ -33,11 +33,11 @@ def brief(run: Run) -> dict[str, Any]:
         "state": run.state.value,
         "state_reason": run.state_reason or None,
         "pause_cause": run.pause_cause.value if run.pause_cause is not None else None,
-        "total": run.counts.total,
-        "finished": run.counts.finished,
-        "answered": run.counts.answered,
-        "passed": run.counts.passed,
-        "failed": run.counts.failed,
+        "total_count": run.counts.total_count,
+        "finished_count": run.counts.finished_count,
+        "answered_count": run.counts.answered_count,
+        "passed_count": run.counts.passed_count,
+        "failed_count": run.counts.failed_count,
         "created_at": run.created_at,
         **description_document(run),
     }
@@ -65,8 +65,8 @@ def full(run: Run) -> dict[str, Any]:
         }
     return {
         **brief(run),
-        "agent_errors": run.counts.agent_errors,
-        "interrupted": run.counts.interrupted,
+        "agent_error_count": run.counts.agent_error_count,
+        "interrupted_count": run.counts.interrupted_count,
         "started_at": run.started_at or None,
         "ended_at": run.ended_at or None,
         "dataset": dataset_document(run),

@@ -53,7 +53,7 @@ class WatchedRows:
 
     async def rows(self, client: Client, run: Run) -> AsyncIterator[RowResult]:
         """Yield all rows of an ended run in dataset order: the collected rows if complete, else the stored ones."""
-        if self.is_wanted and run.finished and len(self._rows) == run.counts.finished:
+        if self.is_wanted and run.finished and len(self._rows) == run.counts.finished_count:
             for key in sorted(self._rows):
                 yield self._rows[key]
         else:

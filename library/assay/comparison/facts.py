@@ -161,7 +161,6 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
     judging = summary.get("judging") or {}
     prompt = head.get("prompt_path") or ""
     labels = run.get("labels") or {}
-    p95_s = (summary.get("latency") or {}).get("p95_s")
     dataset = run.get("dataset") or {}
     return RunFacts(
         run_id=run["run_id"],
@@ -169,16 +168,16 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
         prompt_path=prompt,
         state=run.get("state") or "",
         partial=bool(summary.get("partial")),
-        finished=summary.get("finished", 0),
-        total=summary["total"],
+        finished=summary.get("finished_count", 0),
+        total=summary["total_count"],
         metrics=_metrics(head["results"], config.get("metrics") or ()),
         fingerprints=tuple(judging.get("fingerprints") or ()),
         judge_cost_usd=judging.get("cost_usd"),
-        verdict_count=judging.get("verdicts") or 0,
-        invalid_verdict_count=judging.get("failed") or 0,
+        verdict_count=judging.get("verdict_count") or 0,
+        invalid_verdict_count=judging.get("failed_count") or 0,
         dataset_id=dataset.get("sha256") or dataset.get("dataset_id") or "",
         dataset_name=dataset.get("name") or head.get("test_cases_path") or "",
-        p95_latency_ms=None if p95_s is None else 1000 * p95_s,
+        p95_latency_ms=(summary.get("latency") or {}).get("p95_ms"),
         ranking=_ranking(head["results"]),
         config=config,
         code=run.get("code") or {},
@@ -261,7 +260,7 @@ def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] 
         scale=info.scale if info is not None else None,
         measures={} if parameters is None else _measures(info, parameters),
         row_threshold=result.get("threshold") if kind in _THRESHOLDS_OF_ROWS else None,
-        decides_rows=bool(result.get("passed") or result.get("failed")),
+        decides_rows=bool(result.get("passed_count") or result.get("failed_count")),
         is_direction_assumed=kind == FUNCTION_METRIC and (parameters or {}).get(_DIRECTION, True) is None,
     )
 

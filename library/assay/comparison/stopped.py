@@ -62,10 +62,10 @@ def stopping_outcome(
         a_asked_case_count=asked[0],
         b_asked_case_count=asked[1],
         verdict=ComparisonVerdict.INCONCLUSIVE,
-        saved_call_count=sum(summary.saved_calls for summary in known),
+        saved_call_count=sum(summary.saved_call_count for summary in known),
         saved_token_count=_sum([summary.saved_tokens for summary in known]),
         saved_usd=_sum([summary.saved_usd for summary in known]),
-        saved_ms=max((1000 * summary.saved_s for summary in known if summary.saved_s is not None), default=None),
+        saved_ms=max((summary.saved_ms for summary in known if summary.saved_ms is not None), default=None),
     )
     if not known:
         return outcome if stopping.rule != StoppingRule.FIVE_LOOKS else _last_look(outcome, values)
@@ -73,8 +73,8 @@ def stopping_outcome(
     return replace(
         outcome,
         verdict=ComparisonVerdict.A_BETTER if stopped.winner == first else ComparisonVerdict.B_BETTER,
-        case_count=stopped.cases,
-        pair_count=stopped.n_pairs,
+        case_count=stopped.case_count,
+        pair_count=stopped.pair_count,
         look=stopped.look,
         # z is in the order of the variants
         z=stopped.z if stopped.z is None or stopping.variants[0] == first else -stopped.z,

@@ -114,15 +114,15 @@ def missed_thresholds(summary: RunSummary) -> list[str]:
 
 def agent_errors_text(summary: RunSummary) -> str:
     """Return a sentence on the number of rows whose agent failed; empty if there are none."""
-    if not summary.agent_errors:
+    if not summary.agent_error_count:
         return ""
     rows = _counted(summary.row_count, "row")
-    return f"the agent failed on {summary.agent_errors:,} of {rows}{interrupted_note(summary.interrupted)}"
+    return f"the agent failed on {summary.agent_error_count:,} of {rows}{interrupted_note(summary.interrupted_count)}"
 
 
 def agent_error_gap(summary: RunSummary) -> str:
     """Return why a run with so many agent errors is incomplete, or the empty string."""
-    errors, rows = summary.agent_errors, summary.row_count
+    errors, rows = summary.agent_error_count, summary.row_count
     if too_many(errors, rows, summary.max_agent_errors):
         return f"{agent_errors_text(summary)}, more than max_agent_errors ({percent(summary.max_agent_errors)})"
     return agent_errors_text(summary) if errors and errors >= rows else ""
@@ -130,29 +130,29 @@ def agent_error_gap(summary: RunSummary) -> str:
 
 def survivors_gap(metric: MetricSummary, summary: RunSummary) -> str:
     """Return why an aggregate over the answers alone decides nothing after so many agent errors, or ""."""
-    if not metric.n_unanswered or not agent_error_gap(summary):
+    if not metric.unanswered_count or not agent_error_gap(summary):
         return ""
-    rows = metric.n_scored + metric.n_unanswered
-    where = f"on {metric.n_scored:,} of {rows:,} rows only" if metric.value is not None else "on no row"
+    rows = metric.scored_count + metric.unanswered_count
+    where = f"on {metric.scored_count:,} of {rows:,} rows only" if metric.value is not None else "on no row"
     return f"{metric.metric} was computed {where}: the agent failed on too many"
 
 
 def metric_error_gap(metric: MetricSummary, summary: RunSummary) -> str:
     """Return why a metric that could not be computed on so many rows decides nothing, or the empty string."""
-    due, bound = metric.n_scored + metric.n_error, summary.max_metric_errors
-    if not too_many(metric.n_own_error, due, bound):
+    due, bound = metric.scored_count + metric.error_count, summary.max_metric_errors
+    if not too_many(metric.own_error_count, due, bound):
         return ""
-    failed = f"{metric.metric} could not be computed on {metric.n_own_error:,} of {due:,} rows"
+    failed = f"{metric.metric} could not be computed on {metric.own_error_count:,} of {due:,} rows"
     return f"{failed}, more than max_metric_errors ({percent(bound)})"
 
 
 def survivors_note(metric: MetricSummary, what: str = "mean") -> str:
     """Return the rows that an aggregate covers, if it leaves out agent errors or failures of the metric."""
-    left_out = metric.n_unanswered + metric.n_own_error
+    left_out = metric.unanswered_count + metric.own_error_count
     if not left_out or metric.value is None:
         return ""
-    rows = metric.n_scored + left_out
-    return f"{what} over {metric.n_scored:,} of {rows:,} rows"
+    rows = metric.scored_count + left_out
+    return f"{what} over {metric.scored_count:,} of {rows:,} rows"
 
 
 def too_many(count: int, rows: int, bound: float) -> bool:
@@ -237,9 +237,9 @@ def _unmeasured(summary: RunSummary, criteria: Sequence[GateResult]) -> str:
 def _undecided(summary: RunSummary) -> str:
     """Return a sentence that the metrics deciding rows have decided none; empty if one was decided."""
     deciding = [metric for metric in summary.metrics if metric.decides_rows and not metric.is_optional]
-    if not deciding or summary.decided or not summary.row_count:
+    if not deciding or summary.decided_count or not summary.row_count:
         return ""
-    lacking = [metric for metric in summary.metrics if metric.value is None or metric.n_own_error]
+    lacking = [metric for metric in summary.metrics if metric.value is None or metric.own_error_count]
     return f"no row was decided: {_named(lacking or deciding)}"
 
 
@@ -264,8 +264,8 @@ def _gaps(summary: RunSummary) -> Iterator[str]:
             yield gap
     if canaries := failed_canaries(summary):
         yield canaries
-    if summary.left_out:
-        yield f"{_counted(summary.left_out, 'bad record')} of the dataset left out"
+    if summary.left_out_count:
+        yield f"{_counted(summary.left_out_count, 'bad record')} of the dataset left out"
     yield from _unmade(summary)
 
 

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 def stopped_sentence(stopped: StoppedEarly) -> str:
     """Return when and why a run stopped early, and the savings."""
-    saved = saved_text(stopped.saved_calls, stopped.saved_tokens, stopped.saved_usd, stopped.saved_s)
+    saved = saved_text(stopped.saved_call_count, stopped.saved_tokens, stopped.saved_usd, stopped.saved_ms)
     return (
         f"stopped early by {stopped.rule.value}: {stopped.winner} is better on {stopped.metric}, decided after "
-        f"{stopped.cases:,} cases; {stopped.asked:,} of {stopped.planned:,} cases asked; {saved}"
+        f"{stopped.case_count:,} cases; {stopped.asked_count:,} of {stopped.planned_count:,} cases asked; {saved}"
     )
 
 
-def saved_text(calls: int, tokens: float | None, usd: float | None, seconds: float | None) -> str:
+def saved_text(calls: int, tokens: float | None, usd: float | None, time_ms: float | None) -> str:
     """Return the estimated savings of stopping, leaving out unknown ones."""
     if not calls:
         return "nothing saved"
@@ -26,6 +26,6 @@ def saved_text(calls: int, tokens: float | None, usd: float | None, seconds: flo
         parts.append(f"{tokens:,.0f} tokens")
     if usd is not None:
         parts.append(f"{usd:,.2g} USD")
-    if seconds is not None:
-        parts.append(f"{seconds:,.0f} s" if seconds >= 1 else "less than 1 s")
+    if time_ms is not None:
+        parts.append(f"{time_ms / 1000:,.0f} s" if time_ms >= 1000 else "less than 1 s")
     return f"saves about {', '.join(parts)}"

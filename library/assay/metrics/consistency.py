@@ -9,7 +9,7 @@ of runs whose normalised texts are equal, which says more for answers of a word 
 
 A blank answer is an answer: its cosine with another blank one is 1, with any other 0. Agent errors are left
 out and counted. Rows have no value of their own and no verdict. Fewer than two answers: no value, never 0; a
-missing vector is an error of the row. n_scored counts the answers that were compared. Clamped to [-1, 1]; the
+missing vector is an error of the row. scored_count counts the answers that were compared. Clamped to [-1, 1]; the
 threshold applies to the value of scope "repeats", inclusive: a pooled value has no verdict.
 """
 
@@ -186,10 +186,10 @@ class _Fold(MeanFold):
         return MetricSummary(
             metric=self.metric,
             value=value,
-            n_scored=used,
-            n_skipped=self._all.count - used,
-            n_error=self.n_error,
-            n_own_error=self.n_own_error,
+            scored_count=used,
+            skipped_count=self._all.count - used,
+            error_count=self.n_error,
+            own_error_count=self.n_own_error,
             threshold=self.threshold,
             meets_threshold=reached,
             rule=self.rule,

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.row_verdict import timed_out
 from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
-from assay.model.run import LatencySummary, Score, ScoreStatus
+from assay.model.run import Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
@@ -58,8 +58,18 @@ def rating(latency_s: float) -> str:
     return "Acceptable" if latency_s <= 10 else "Poor"
 
 
-class LatencyFold:
-    """Mean, median, 95th percentile and maximum of latencies in seconds.
+class Times(NamedTuple):
+    """Number, mean, median, 95th percentile and maximum of times; None without times."""
+
+    time_count: int = 0
+    mean: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    max: float | None = None
+
+
+class TimesFold:
+    """Folds times of one unit.
 
     It keeps 8 bytes per row: percentiles by linear interpolation need every value.
     """
@@ -68,23 +78,17 @@ class LatencyFold:
         self._values = array("d")
         self._sum = ExactSum()
 
-    def add(self, latency_s: float) -> None:
-        """Take one more latency."""
-        self._values.append(latency_s)
-        self._sum.add(latency_s)
+    def add(self, time: float) -> None:
+        """Add a time."""
+        self._values.append(time)
+        self._sum.add(time)
 
-    def result(self) -> LatencySummary:
-        """Return the summary so far."""
+    def result(self) -> Times:
+        """Return the figures of the times so far."""
         if not self._values:
-            return LatencySummary()
+            return Times()
         ordered = sorted(self._values)
-        return LatencySummary(
-            count=len(ordered),
-            mean_s=self._sum.mean,
-            p50_s=_percentile(ordered, 0.50),
-            p95_s=_percentile(ordered, 0.95),
-            max_s=ordered[-1],
-        )
+        return Times(len(ordered), self._sum.mean, _percentile(ordered, 0.50), _percentile(ordered, 0.95), ordered[-1])
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
@@ -98,7 +102,7 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
 class _Fold(MeanFold):
     def __init__(self, metric: ThresholdMetric) -> None:
         super().__init__(metric)
-        self._latencies = LatencyFold()
+        self._latencies = TimesFold()
         self._ratings: Counter[str] = Counter()
         self._timeouts = 0
 
@@ -110,13 +114,13 @@ class _Fold(MeanFold):
             self._ratings[rating(score.value)] += 1
 
     def detail(self, value: float | None) -> dict[str, Any]:
-        summary = self._latencies.result()
+        times = self._latencies.result()
         scores = math.fsum(RATINGS[tier] * count for tier, count in sorted(self._ratings.items()))
         return {
-            "mean_s": summary.mean_s,
-            "p50_s": summary.p50_s,
-            "p95_s": summary.p95_s,
-            "max_s": summary.max_s,
+            "mean_s": times.mean,
+            "p50_s": times.p50,
+            "p95_s": times.p95,
+            "max_s": times.max,
             "timeouts": self._timeouts,
             "mean_score": scores / self.values.count if self.values.count else None,
             "ratings": {tier: self._ratings[tier] for tier in RATINGS},

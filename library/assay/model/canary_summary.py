@@ -37,13 +37,13 @@ class CanaryTally:
 
     Args:
         kind: Their kind.
-        count: Canaries with a valid verdict.
-        wrong: Canaries that passed and must fail, or failed and must pass.
+        canary_count: Canaries with a valid verdict.
+        wrong_count: Canaries that passed and must fail, or failed and must pass.
     """
 
     kind: CanaryKind
-    count: int
-    wrong: int
+    canary_count: int
+    wrong_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,22 @@ class CanarySummary:
 
     Args:
         kinds: Tallies by kind, in the order of the kinds; only kinds that the run had.
-        undecided: Canaries without a valid verdict.
+        undecided_count: Canaries without a valid verdict.
         cost_usd: Their cost; None if none has a price.
         limit: Largest rate of wrong verdicts, for each side of at least 20 canaries.
         is_accepted: Whether the spec accepts failed canaries.
     """
 
     kinds: tuple[CanaryTally, ...] = ()
-    undecided: int = 0
+    undecided_count: int = 0
     cost_usd: float | None = None
     limit: float = CANARY_LIMIT
     is_accepted: bool = False
 
     @property
-    def count(self) -> int:
+    def canary_count(self) -> int:
         """The number of canaries that the judge was asked about."""
-        return self.undecided + sum(tally.count for tally in self.kinds)
+        return self.undecided_count + sum(tally.canary_count for tally in self.kinds)
 
     @property
     def false_passes(self) -> tuple[int, int]:
@@ -112,11 +112,11 @@ class CanarySummary:
     def document(self) -> dict[str, Any]:
         """Return the summary for JSON."""
         return {
-            "count": self.count,
-            "undecided": self.undecided,
+            "canary_count": self.canary_count,
+            "undecided_count": self.undecided_count,
             "false_pass": _rate(*self.false_passes),
             "false_fail": _rate(*self.false_fails),
-            "kinds": {tally.kind: {"count": tally.count, "wrong": tally.wrong} for tally in self.kinds},
+            "kinds": {tally.kind: {"count": tally.canary_count, "wrong": tally.wrong_count} for tally in self.kinds},
             "cost_usd": self.cost_usd,
             "limit": self.limit,
             "untrusted": self.is_untrusted,
@@ -132,12 +132,16 @@ class CanarySummary:
 
     def _passed_kinds(self) -> str:
         """Return a description of the wrong answers that passed."""
-        parts = [f"{_NAMES[tally.kind]}: {tally.wrong}" for tally in self.kinds if tally.wrong and tally.kind in _NAMES]
+        parts = [
+            f"{_NAMES[tally.kind]}: {tally.wrong_count}"
+            for tally in self.kinds
+            if tally.wrong_count and tally.kind in _NAMES
+        ]
         return f" ({', '.join(parts)})"
 
     def _counted(self, *, should_pass: bool) -> tuple[int, int]:
         chosen = [tally for tally in self.kinds if (tally.kind is CanaryKind.KNOWN_GOOD) is should_pass]
-        return sum(tally.wrong for tally in chosen), sum(tally.count for tally in chosen)
+        return sum(tally.wrong_count for tally in chosen), sum(tally.canary_count for tally in chosen)
 
 
 def _planted(count: int, side: str) -> str:

@@ -15,8 +15,8 @@ class DependentCases:
     Args:
         key: The shared property: "category", "tag:NAME", or "copies" for question, variables, history, references and
             approvals.
-        cases: Number of cases in the run.
-        clusters: Number of clusters.
+        case_count: Number of cases in the run.
+        cluster_count: Number of clusters.
         effective_clusters: Number of equal clusters that would be as informative: (Σ n)² / Σ n².
         largest_share: Share of the cases that the largest cluster holds.
         effective_cases: Number of independent cases that would say as much about the pass rate; None without decided
@@ -24,8 +24,8 @@ class DependentCases:
     """
 
     key: str
-    cases: int
-    clusters: int
+    case_count: int
+    cluster_count: int
     effective_clusters: float
     largest_share: float
     effective_cases: float | None = None

@@ -17,15 +17,15 @@ class JurorSummary:
 
     Args:
         judge: The judge, e.g. "openai:gpt-4o-mini".
-        verdicts: Number of verdicts, invalid ones included.
-        failed: Invalid or unavailable verdicts.
+        verdict_count: Number of verdicts, invalid ones included.
+        failed_count: Invalid or unavailable verdicts.
         cost_usd: Cost of requested verdicts; None if none has a price.
         means: Mean score by metric; a metric without a valid verdict is omitted.
     """
 
     judge: str
-    verdicts: int = 0
-    failed: int = 0
+    verdict_count: int = 0
+    failed_count: int = 0
     cost_usd: float | None = None
     means: Mapping[str, float] = field(default_factory=dict)
 
@@ -37,14 +37,14 @@ class JuryAgreement:
     Args:
         metric: The metric's name.
         alpha: Krippendorff's alpha for intervals: 1 is perfect, 0 is chance; None if it cannot be computed.
-        count: Rows with at least two valid verdicts.
-        too_few: Rows that are errors because they have fewer than two valid verdicts.
+        row_count: Rows with at least two valid verdicts.
+        too_few_count: Rows that are errors because they have fewer than two valid verdicts.
     """
 
     metric: str
     alpha: float | None
-    count: int
-    too_few: int = 0
+    row_count: int
+    too_few_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,53 +52,53 @@ class JudgingSummary:
     """The verdicts behind the rows of a run; other paid verdicts do not count here.
 
     Args:
-        verdicts: Number of verdicts, invalid ones included.
-        asked: Verdicts requested from the judge.
-        cached: Verdicts from the cache, or from an identical request in flight.
-        by_rule: Verdicts on empty answers, which get the lowest score without a call.
-        failed: Invalid or unavailable verdicts.
+        verdict_count: Number of verdicts, invalid ones included.
+        asked_count: Verdicts requested from the judge.
+        cached_count: Verdicts from the cache, or from an identical request in flight.
+        by_rule_count: Verdicts on empty answers, which get the lowest score without a call.
+        failed_count: Invalid or unavailable verdicts.
         input_tokens: Input tokens of all attempts.
         output_tokens: Output tokens of all attempts, thoughts included.
         cost_usd: Cost of the requested verdicts; None if none has a price.
         saved_usd: Original cost of the cached verdicts; None if none has a price.
-        unpriced: Requested verdicts without a price, which cost_usd does not include.
+        unpriced_count: Requested verdicts without a price, which cost_usd does not include.
         fingerprints: Of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20.
         canaries: The verdicts on answers of known quality, which no other field includes; None without canaries.
-        batched: Verdicts that came through a provider's batch API, at its price.
+        batched_count: Verdicts that came through a provider's batch API, at its price.
         jurors: The verdicts of each judge of a jury; empty without a jury.
         agreement: The agreement of a jury's judges, by metric; empty without a jury.
-        flags: Number of verdicts by flag of their answers, sorted by name, e.g. {"punctuation_only": 2}.
-        recorded: Recorded verdicts that came with the run; no judge was asked.
+        flag_counts: Number of verdicts by flag of their answers, sorted by name, e.g. {"punctuation_only": 2}.
+        recorded_count: Recorded verdicts that came with the run; no judge was asked.
         account_usd: All spending in the judge's account of the run, including canaries, retried rows and lost calls.
             None if unknown.
         unknown_usd: The part of account_usd reserved for calls with an unknown outcome; the bill may be lower.
-        refused_parameters: Verdicts requested without a parameter that the model refuses, by parameter, sorted by name,
-            e.g. {"temperature": 40}.
+        refused_parameter_counts: Verdicts requested without a parameter that the model refuses, by parameter, sorted by
+            name, e.g. {"temperature": 40}.
     """
 
-    verdicts: int = 0
-    asked: int = 0
-    cached: int = 0
-    by_rule: int = 0
-    failed: int = 0
+    verdict_count: int = 0
+    asked_count: int = 0
+    cached_count: int = 0
+    by_rule_count: int = 0
+    failed_count: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
     saved_usd: float | None = None
-    unpriced: int = 0
+    unpriced_count: int = 0
     fingerprints: tuple[str, ...] = ()
     canaries: CanarySummary | None = None
-    batched: int = 0
+    batched_count: int = 0
     jurors: tuple[JurorSummary, ...] = ()
     agreement: tuple[JuryAgreement, ...] = ()
-    flags: Mapping[str, int] = field(default_factory=dict)
-    recorded: int = 0
+    flag_counts: Mapping[str, int] = field(default_factory=dict)
+    recorded_count: int = 0
     account_usd: float | None = None
     unknown_usd: float = 0.0
-    refused_parameters: Mapping[str, int] = field(default_factory=dict)
+    refused_parameter_counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def hit_rate(self) -> float | None:
         """The share of the verdicts that came from the cache, except those decided by rule."""
-        needed = self.asked + self.cached
-        return self.cached / needed if needed else None
+        needed = self.asked_count + self.cached_count
+        return self.cached_count / needed if needed else None

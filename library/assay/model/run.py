@@ -274,18 +274,18 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Numbers of rows of a run, a row being one repeat of a case; `answered` is set only for a paused run.
+    """Numbers of rows of a run, a row being one repeat of a case; `answered_count` is set only for a paused run.
 
     Failed rows include agent errors, and agent errors include interrupted rows.
     """
 
-    total: int = 0
-    finished: int = 0
-    passed: int = 0
-    failed: int = 0
-    agent_errors: int = 0
-    answered: int = 0
-    interrupted: int = 0
+    total_count: int = 0
+    finished_count: int = 0
+    passed_count: int = 0
+    failed_count: int = 0
+    agent_error_count: int = 0
+    answered_count: int = 0
+    interrupted_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ class Run:
         A run paused by its judge's preflight check has no answers yet.
         """
         is_judged_next = self.pause_cause is PauseCause.JUDGE and not self.spec.functions
-        return is_judged_next and self.counts.finished + self.counts.answered > 0
+        return is_judged_next and self.counts.finished_count + self.counts.answered_count > 0
 
     @property
     def waits_for_storage(self) -> bool:

@@ -59,13 +59,13 @@ class MetricSummary:
 
     Args:
         value: Its aggregate; None if no row was scored.
-        n_scored: Rows with a value.
-        n_skipped: Rows that lack what the metric needs.
-        n_error: Rows on which the metric failed.
-        n_own_error: The rows in n_error that failed on Assay's side.
-        n_unanswered: Agent errors without a value; if there are any, `value` covers only the answers.
-        passed: Rows that passed this metric.
-        failed: Rows that failed this metric.
+        scored_count: Rows with a value.
+        skipped_count: Rows that lack what the metric needs.
+        error_count: Rows on which the metric failed.
+        own_error_count: The rows in n_error that failed on Assay's side.
+        unanswered_count: Agent errors without a value; if there are any, `value` covers only the answers.
+        passed_count: Rows that passed this metric.
+        failed_count: Rows that failed this metric.
         threshold: The bound for passing, if there is one.
         meets_threshold: None without a value or a threshold.
         goal: The goal value, if there is one.
@@ -77,7 +77,7 @@ class MetricSummary:
         decides_rows: Whether it gives rows a verdict.
         missing_reason: The commonest reason for missing values: a stable code such as "no_reference", or empty.
         interval: The 95% interval of the value; None if it has none, for example a percentile.
-        n_effective: Number of independent rows that would be as informative, for a rate; otherwise None.
+        effective_count: Number of independent rows that would be as informative, for a rate; otherwise None.
         pass_rate_interval: The 95% interval of the share of rows that passed this metric; None if it decided none.
         unit: Unit of value, threshold and goal: "s", "tokens", "USD", "%" for a share, or empty for a plain number.
         higher_is_better: Whether a higher value is better.
@@ -87,25 +87,25 @@ class MetricSummary:
 
     metric: str
     value: float | None
-    n_scored: int
-    n_skipped: int
-    n_error: int
-    n_own_error: int = 0
-    passed: int = 0
-    failed: int = 0
+    scored_count: int
+    skipped_count: int
+    error_count: int
+    own_error_count: int = 0
+    passed_count: int = 0
+    failed_count: int = 0
     threshold: float | None = None
     meets_threshold: bool | None = None
     goal: float | None = None
     meets_goal: bool | None = None
     rule: ThresholdRule = ThresholdRule.AT_LEAST
     detail: Mapping[str, Any] = field(default_factory=dict)
-    n_unanswered: int = 0
+    unanswered_count: int = 0
     version: str = ""
     is_optional: bool = False
     decides_rows: bool = False
     missing_reason: str = ""
     interval: Interval | None = None
-    n_effective: float | None = None
+    effective_count: float | None = None
     pass_rate_interval: Interval | None = None
     unit: str = ""
     higher_is_better: bool = False
@@ -115,14 +115,14 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True)
 class LatencySummary:
-    """Latency in seconds over every answer with a measured duration; no figure includes `timeouts`."""
+    """Latency in milliseconds over every answer with a measured duration; no figure includes calls that timed out."""
 
-    count: int = 0
-    mean_s: float | None = None
-    p50_s: float | None = None
-    p95_s: float | None = None
-    max_s: float | None = None
-    timeouts: int = 0
+    answer_count: int = 0
+    mean_ms: float | None = None
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    max_ms: float | None = None
+    timeout_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +156,18 @@ class GroupSummary:
 
     Args:
         name: The category or tag.
-        total: Number of rows.
-        passed: Rows that passed.
-        failed: Rows that failed.
+        row_count: Number of rows.
+        passed_count: Rows that passed.
+        failed_count: Rows that failed.
         pass_rate: Passed rows divided by decided rows; None if none was decided.
         metrics: Aggregates by metric; None if no row was scored.
         pass_rate_interval: The 95% interval of the pass rate; None if no row was decided.
     """
 
     name: str
-    total: int
-    passed: int
-    failed: int
+    row_count: int
+    passed_count: int
+    failed_count: int
     pass_rate: float | None
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     pass_rate_interval: Interval | None = None
@@ -261,10 +261,10 @@ class RunSummary:
         failed_criteria: Metrics that miss their threshold.
         skipped_criteria: Metrics that could not be computed.
         pass_rate: Passed rows divided by decided rows; None if none was decided.
-        passed: Rows that passed.
-        decided: Rows that passed or failed.
+        passed_count: Rows that passed.
+        decided_count: Rows that passed or failed.
         metrics: One per metric, in the spec's order.
-        latency: Latency in seconds.
+        latency: Latency in milliseconds.
         gates: The criteria of the verdict: the gates, in the spec's order; without gates, the deciding thresholds.
         categories: One per category, by name, for the first 1,000 in dataset order; empty if no case has one.
         tags: One per tag, likewise; a row counts under each of its tags.
@@ -273,16 +273,16 @@ class RunSummary:
         partial: Whether rows are still missing, so that all figures may change.
         row_count: Number of rows summarised.
         judging: The summary of judging; None if no row has a verdict.
-        agent_errors: Rows whose agent failed or waits for a person.
+        agent_error_count: Rows whose agent failed or waits for a person.
         max_agent_errors: The bound on them, as a share of the rows.
         max_metric_errors: The bound on a metric's failures, as a share of the rows it should have scored.
-        left_out: Invalid records of the dataset, which the run omits.
+        left_out_count: Invalid records of the dataset, which the run omits.
         stopped_early: Why and when the run stopped early; None if it did not.
-        asked_again: Rows whose agent failed and was asked again later (`--retry-errors`).
-        scored_again: Rows scored again later because a metric had failed, without asking their agents again.
+        asked_again_count: Rows whose agent failed and was asked again later (`--retry-errors`).
+        scored_again_count: Rows scored again later because a metric had failed, without asking their agents again.
         pass_rate_interval: The 95% interval of the pass rate; None if no row was decided.
         dependent: The dependence between cases; None if all are independent.
-        interrupted: Rows whose agent waits for a person; agent_errors includes them.
+        interrupted_count: Rows whose agent waits for a person; agent_errors includes them.
         unused_approvals: Tools in approvals at which no row stopped; empty while rows are missing.
         omitted_category_count: Number of categories beyond those in `categories`.
         omitted_tag_count: Number of tags beyond those in `tags`.
@@ -292,8 +292,8 @@ class RunSummary:
     failed_criteria: Sequence[str]
     skipped_criteria: Sequence[str]
     pass_rate: float | None
-    passed: int
-    decided: int
+    passed_count: int
+    decided_count: int
     metrics: Sequence[MetricSummary]
     latency: LatencySummary
     gates: Sequence[GateResult] = ()
@@ -304,16 +304,16 @@ class RunSummary:
     partial: bool = False
     row_count: int = 0
     judging: JudgingSummary | None = None
-    agent_errors: int = 0
+    agent_error_count: int = 0
     max_agent_errors: float = 0.0
     max_metric_errors: float = 0.0
-    left_out: int = 0
+    left_out_count: int = 0
     stopped_early: StoppedEarly | None = None
-    asked_again: int = 0
-    scored_again: int = 0
+    asked_again_count: int = 0
+    scored_again_count: int = 0
     pass_rate_interval: Interval | None = None
     dependent: DependentCases | None = None
-    interrupted: int = 0
+    interrupted_count: int = 0
     unused_approvals: tuple[UnusedApproval, ...] = ()
     exit_status: int = 0
     reasons: tuple[str, ...] = ()

@@ -55,36 +55,36 @@ class StoppedEarly:
         rule: The rule that decided.
         metric: The metric that decided.
         winner: The label "variant" of the better run.
-        cases: Number of cases, in the order of asking, at the decision.
-        n_pairs: Cases among them with a value in both runs.
+        case_count: Number of cases, in the order of asking, at the decision.
+        pair_count: Cases among them with a value in both runs.
         look: The number of the look, from 1 to 5; None for the always-valid rule.
         z: The look's statistic; None for the always-valid rule.
         bound: The bound that `abs(z)` reached; None for the always-valid rule.
         p: The always-valid p-value; None for five looks.
         standard_error: Standard error of the mean difference at the look; None for the always-valid rule.
         looks: Number of pairs with a value in both runs at each look; empty for the always-valid rule.
-        asked: Cases with at least one repeat asked by the run.
-        planned: Cases in the dataset.
-        saved_calls: Estimated number of agent calls saved; the following figures are estimates too.
+        asked_count: Cases with at least one repeat asked by the run.
+        planned_count: Cases in the dataset.
+        saved_call_count: Estimated number of agent calls saved; the following figures are estimates too.
         saved_tokens: Tokens of agent and judge; None if they were not counted.
         saved_usd: Their cost; None without prices.
-        saved_s: Wall time; None if unknown.
+        saved_ms: Wall time in milliseconds; None if unknown.
     """
 
     rule: StoppingRule
     metric: str
     winner: str
-    cases: int
-    n_pairs: int
+    case_count: int
+    pair_count: int
     look: int | None = None
     z: float | None = None
     bound: float | None = None
     p: float | None = None
     standard_error: float | None = None
     looks: tuple[int, ...] = ()
-    asked: int = 0
-    planned: int = 0
-    saved_calls: int = 0
+    asked_count: int = 0
+    planned_count: int = 0
+    saved_call_count: int = 0
     saved_tokens: float | None = None
     saved_usd: float | None = None
-    saved_s: float | None = None
+    saved_ms: float | None = None

@@ -257,43 +257,43 @@ class RunCounts(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    TOTAL_FIELD_NUMBER: _builtins.int
-    FINISHED_FIELD_NUMBER: _builtins.int
-    PASSED_FIELD_NUMBER: _builtins.int
-    FAILED_FIELD_NUMBER: _builtins.int
-    AGENT_ERRORS_FIELD_NUMBER: _builtins.int
-    ANSWERED_FIELD_NUMBER: _builtins.int
-    INTERRUPTED_FIELD_NUMBER: _builtins.int
-    total: _builtins.int
+    TOTAL_COUNT_FIELD_NUMBER: _builtins.int
+    FINISHED_COUNT_FIELD_NUMBER: _builtins.int
+    PASSED_COUNT_FIELD_NUMBER: _builtins.int
+    FAILED_COUNT_FIELD_NUMBER: _builtins.int
+    AGENT_ERROR_COUNT_FIELD_NUMBER: _builtins.int
+    ANSWERED_COUNT_FIELD_NUMBER: _builtins.int
+    INTERRUPTED_COUNT_FIELD_NUMBER: _builtins.int
+    total_count: _builtins.int
     """Rows that the run will have."""
-    finished: _builtins.int
+    finished_count: _builtins.int
     """Rows with a result."""
-    passed: _builtins.int
+    passed_count: _builtins.int
     """Rows that passed."""
-    failed: _builtins.int
+    failed_count: _builtins.int
     """Rows that failed."""
-    agent_errors: _builtins.int
-    """Rows whose agent failed or waits for a person; `failed` includes them."""
-    answered: _builtins.int
+    agent_error_count: _builtins.int
+    """Rows whose agent failed or waits for a person; failed_count includes them."""
+    answered_count: _builtins.int
     """Rows with a stored answer, including those with a result; 0 unless the run is paused. Resuming does not ask for
     these answers again.
     """
-    interrupted: _builtins.int
-    """Rows whose agent waits for a person; `agent_errors` includes them."""
+    interrupted_count: _builtins.int
+    """Rows whose agent waits for a person; agent_error_count includes them."""
     def __init__(
         self,
         *,
-        total: _builtins.int = ...,
-        finished: _builtins.int = ...,
-        passed: _builtins.int = ...,
-        failed: _builtins.int = ...,
-        agent_errors: _builtins.int = ...,
-        answered: _builtins.int = ...,
-        interrupted: _builtins.int = ...,
+        total_count: _builtins.int = ...,
+        finished_count: _builtins.int = ...,
+        passed_count: _builtins.int = ...,
+        failed_count: _builtins.int = ...,
+        agent_error_count: _builtins.int = ...,
+        answered_count: _builtins.int = ...,
+        interrupted_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_errors", b"agent_errors", "answered", b"answered", "failed", b"failed", "finished", b"finished", "interrupted", b"interrupted", "passed", b"passed", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_error_count", b"agent_error_count", "answered_count", b"answered_count", "failed_count", b"failed_count", "finished_count", b"finished_count", "interrupted_count", b"interrupted_count", "passed_count", b"passed_count", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

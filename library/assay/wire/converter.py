@@ -223,7 +223,6 @@ class _Field:
         # An unsent inner message has all of its defaults, unless the data class's field has one of its own.
         self._is_due = wire.message_type is not None and plain.default is MISSING
         self._is_text = wire.name == f"{plain.name}_json"
-        self._is_exact = wire.cpp_type == wire.CPPTYPE_DOUBLE
         self._is_ms = plain.name.endswith("_s") and wire.name.endswith("_ms")
 
     def to_wire(self, value: Any) -> Any:
@@ -232,7 +231,7 @@ class _Field:
         if self._is_text:
             return mapping_to_text(value)
         if self._is_ms:
-            return value * 1000 if self._is_exact else round(value * 1000)
+            return round(value * 1000)
         if self.part is None:
             return value
         return [self.part.to_wire(field) for field in value] if self._is_repeated else self.part.to_wire(value)

@@ -15,20 +15,14 @@ JUDGE = Converter(JudgeSpec, judge_spec_pb2.JudgeSpec, parts={"members": JUDGE_M
 _CANARY_TALLY = Converter(
     CanaryTally,
     summary_pb2.CanaryTally,
-    renamed={"count": "canary_count"},
     parts={"kind": EnumConverter(CanaryKind, summary_pb2.CanaryKind, unknown=CanaryKind.KNOWN_BAD)},
 )
 JUDGING = Converter(
     JudgingSummary,
     summary_pb2.JudgingSummary,
-    renamed={
-        "verdicts": "verdict_count",
-        "flags": "flag_counts",
-        "refused_parameters": "refused_parameter_counts",
-    },
     parts={
         "canaries": Converter(CanarySummary, summary_pb2.CanarySummary, parts={"kinds": _CANARY_TALLY}),
-        "jurors": Converter(JurorSummary, summary_pb2.JurorSummary, renamed={"verdicts": "verdict_count"}),
-        "agreement": Converter(JuryAgreement, summary_pb2.JuryAgreement, renamed={"count": "row_count"}),
+        "jurors": Converter(JurorSummary, summary_pb2.JurorSummary),
+        "agreement": Converter(JuryAgreement, summary_pb2.JuryAgreement),
     },
 )

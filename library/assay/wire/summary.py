@@ -56,20 +56,15 @@ _GATE = Converter(
 _METRIC = Converter(
     MetricSummary,
     pb.MetricSummary,
-    renamed={
-        "n_scored": "scored_count", "n_skipped": "skipped_count", "n_error": "error_count",
-        "n_own_error": "own_error_count", "n_unanswered": "unanswered_count", "n_effective": "effective_count",
-    },
     parts={
         "interval": INTERVAL,
         "pass_rate_interval": INTERVAL,
         "rule": EnumConverter(ThresholdRule, pb.ThresholdRule, unknown=ThresholdRule.AT_LEAST),
     },
-)  # fmt: skip
+)
 _GROUP = Converter(
     GroupSummary,
     pb.GroupSummary,
-    renamed={"total": "row_count"},
     parts={"pass_rate_interval": INTERVAL},
     spread={"metrics": Spread(("metrics", "empty_metrics"), _group_metrics_to_wire, _group_metrics_from_wire)},
 )
@@ -82,19 +77,15 @@ _REPEATS = Converter(
 _STOPPED = Converter(
     StoppedEarly,
     pb.StoppedEarly,
-    renamed={"n_pairs": "pair_count", "cases": "case_count", "saved_calls": "saved_call_count"},
     parts={"rule": EnumConverter(StoppingRule, spec_pb2.StoppingRule, unknown=StoppingRule.ALWAYS_VALID)},
 )
 SUMMARY = Converter(
     RunSummary,
     pb.RunSummary,
-    renamed={"agent_errors": "agent_error_count"},
     parts={
         "metrics": _METRIC,
         "gates": _GATE,
-        "latency": Converter(
-            LatencySummary, pb.LatencySummary, renamed={"timeouts": "timeout_count", "count": "answer_count"}
-        ),
+        "latency": Converter(LatencySummary, pb.LatencySummary),
         "categories": _GROUP,
         "tags": _GROUP,
         "judging": JUDGING,
@@ -103,10 +94,8 @@ SUMMARY = Converter(
         "repeats": _REPEATS,
         "weighted": Converter(WeightedSummary, pb.WeightedSummary),
         "pass_rate_interval": INTERVAL,
-        "dependent": Converter(
-            DependentCases, pb.DependentCases, renamed={"cases": "case_count", "clusters": "cluster_count"}
-        ),
-        "unused_approvals": Converter(UnusedApproval, pb.UnusedApproval, renamed={"cases": "case_count"}),
+        "dependent": Converter(DependentCases, pb.DependentCases),
+        "unused_approvals": Converter(UnusedApproval, pb.UnusedApproval),
     },
     sequences={"metrics": ByMetric},
 )

@@ -42,7 +42,7 @@ RUN = Run(
     dataset=DatasetRef("d", "d", 1),
     state=RunState.RUNNING,
     state_reason="",
-    counts=RunCounts(total=1),
+    counts=RunCounts(total_count=1),
     created_at="2026-01-01T00:00:00Z",
 )
 

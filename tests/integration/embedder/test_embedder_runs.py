@@ -102,7 +102,7 @@ async def resumed_cosines(folder: Path, embedder: Any) -> dict[str, set[float | 
         may_answer.set()
         await pausing  # it returns after some seconds, also where the rows in flight take longer
         paused: Run = await until(lambda: client.get_run(run.run_id), lambda seen: seen.state is RunState.PAUSED)
-        assert CASES // 2 < paused.counts.finished < CASES
+        assert CASES // 2 < paused.counts.finished_count < CASES
         await host
     async with _serve(folder, embedder=embedder) as client:
         await client.resume_run(run.run_id)

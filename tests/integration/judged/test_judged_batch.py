@@ -67,7 +67,7 @@ async def test_all_verdicts_are_ordered_first_at_half_the_price(set_up: SetUp, c
         stage.provider.batches.is_held = False
         done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
         rows = await stage.rows(client, run)
-    assert (done.state, done.state_reason, done.counts.passed) == (RunState.COMPLETED, "", 1_030)
+    assert (done.state, done.state_reason, done.counts.passed_count) == (RunState.COMPLETED, "", 1_030)
     batches = stage.provider.batches.submitted
     assert sum(map(len, batches)) == 1_030
     assert len(batches) <= 50  # one for every two seconds that ordering takes, on however slow a machine
@@ -75,7 +75,7 @@ async def test_all_verdicts_are_ordered_first_at_half_the_price(set_up: SetUp, c
     assert done.summary is not None
     judging = done.summary.judging
     assert judging is not None
-    assert (judging.asked, judging.batched, judging.cached) == (1_030, 1_030, 0)
+    assert (judging.asked_count, judging.batched_count, judging.cached_count) == (1_030, 1_030, 0)
     assert judging.cost_usd == pytest.approx(1_030 * HALF_PRICE)
     verdict = rows[0].scores[0].detail["verdict"]
     assert verdict["batched"] is True
@@ -97,7 +97,7 @@ async def test_kills_while_a_batch_is_out(set_up: SetUp, case_of: CaseOf) -> Non
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         stage.provider.batches.is_held = False
         done = await stage.follow(client, run)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 30)
     assert len(stage.agent.asked) == 30
     assert len(stage.provider.batches.paid) == 30
     assert done.summary is not None
@@ -121,7 +121,7 @@ async def test_a_run_that_awaits_a_batch_can_be_paused_resumed_and_cancelled(set
         stage.provider.batches.is_held = False
         await client.resume_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed, len(stage.agent.asked)) == (RunState.COMPLETED, 5, 14)
+    assert (done.state, done.counts.passed_count, len(stage.agent.asked)) == (RunState.COMPLETED, 5, 14)
 
 
 async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: SetUp, case_of: CaseOf) -> None:
@@ -146,10 +146,10 @@ async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: S
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None
-    assert (judging.verdicts, judging.failed) == (20, 0), [score.detail for score in rows[3].scores]
+    assert (judging.verdict_count, judging.failed_count) == (20, 0), [score.detail for score in rows[3].scores]
     # A canary may ask what a row asks: whichever is answered first has the cost, and the other one is cached.
     assert judging.canaries is not None
-    assert judging.canaries.count >= 4
+    assert judging.canaries.canary_count >= 4
     paid = (judging.cost_usd or 0) + (judging.canaries.cost_usd or 0)
     assert paid == pytest.approx(len(stage.provider.batches.paid) * HALF_PRICE)
 
@@ -166,7 +166,7 @@ async def test_checks_of_cases_come_in_batches_too(set_up: SetUp, case_of: CaseO
     assert [(row.passed, len(row.scores[0].detail["checks"])) for row in rows] == [(True, 3)] * 3
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert (run.summary.judging.verdicts, run.summary.judging.batched) == (6, 6)
+    assert (run.summary.judging.verdict_count, run.summary.judging.batched_count) == (6, 6)
     assert sum(map(len, stage.provider.batches.submitted)) == 6
     assert stage.provider.requests == []
 
@@ -178,13 +178,13 @@ async def test_a_cap_that_is_reached_leaves_what_was_ordered(set_up: SetUp, case
         settings = batched(stage, spend_cap_usd=0.02)
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(24)]))
         assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE), run.state_reason
-        assert 0 < run.counts.finished < 24
+        assert 0 < run.counts.finished_count < 24
         assert "the spend cap of 0.02 dollars is reached" in run.state_reason
         assert len(stage.provider.batches.paid) * HALF_PRICE <= 0.02
         await client.update_run(run.run_id, spend_cap=SpendCap(10**9))
         await client.resume_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 24)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 24)
     assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 24
 
 
@@ -202,14 +202,14 @@ async def test_a_batch_that_is_refused_or_expires_makes_no_errors(set_up: SetUp,
             stage.provider.batches.end, stage.provider.batches.undone = "cancelled", 5
             await client.resume_run(run.run_id)
             run = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
-            assert (run.state, run.counts.passed) == (RunState.PAUSED, 7), run.state_reason
+            assert (run.state, run.counts.passed_count) == (RunState.PAUSED, 7), run.state_reason
             assert "5 rows await a verdict" in run.state_reason
         stage.provider.batches.end, fates = "ended", ["expired"] * 3
         stage.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
         async with stage.judge(**QUICK):
             await client.resume_run(run.run_id)
             done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 12)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 12)
     assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 12
 
 
@@ -246,7 +246,7 @@ async def test_rows_that_fail_at_different_times_order_a_bounded_number_of_times
         stage.provider.batches.fate_of = lambda _: ""
         await client.retry_run(run.run_id)
         done = await stage.follow(client, run)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 3)
     assert len(stage.agent.asked) == 3  # their answers are stored
     assert sum(map(len, stage.provider.batches.submitted)) == 9
 
@@ -261,7 +261,7 @@ async def test_a_failure_of_one_request_is_its_rows_error(set_up: SetUp, case_of
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, batched(stage), [case_of(n) for n in range(4)]))
         rows = await stage.rows(client, run)
-        assert (run.state, run.counts.passed) == (RunState.COMPLETED, 3), run.state_reason
+        assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 3), run.state_reason
         assert rows[2].scores[0].reason == "judge_unavailable"
         assert [one["outcome"] for one in rows[2].scores[0].detail["verdict"]["calls"]] == ["http_500"]
 
@@ -303,5 +303,5 @@ async def test_batches_are_awaited_in_postgresql_too(set_up: SetUp, case_of: Cas
         run = await stage.create(client, settings, [case_of(n, f"a{n}") for n in range(30)])
         await awaiting(client, run)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30), done.state_reason
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 30), done.state_reason
     assert len(stage.provider.batches.paid) == 30

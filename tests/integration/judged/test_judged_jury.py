@@ -69,13 +69,13 @@ async def test_the_score_is_the_mean_and_each_judge_is_in_the_detail(set_up: Set
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None
-    assert (judging.verdicts, judging.asked, judging.failed) == (12, 12, 0)
+    assert (judging.verdict_count, judging.asked_count, judging.failed_count) == (12, 12, 0)
     assert judging.cost_usd == pytest.approx(12 * PRICE)
     assert [one.judge.partition("@")[0] for one in judging.jurors] == [f"openai:judge-{n}" for n in (1, 2, 3)]
     assert [dict(one.means) for one in judging.jurors] == [{"quality": 5}, {"quality": 4}, {"quality": 2}]
     assert [one.cost_usd for one in judging.jurors] == [pytest.approx(4 * PRICE)] * 3
     expected = alpha([(5.0, 4.0, 2.0)] * 4, "interval").value
-    assert [(one.metric, one.count, one.too_few) for one in judging.agreement] == [("quality", 4, 0)]
+    assert [(one.metric, one.row_count, one.too_few_count) for one in judging.agreement] == [("quality", 4, 0)]
     assert judging.agreement[0].alpha == pytest.approx(expected)
     assert run.summary.metrics[0].value == pytest.approx(11 / 3)
 
@@ -91,14 +91,14 @@ async def test_a_judge_without_a_valid_verdict_is_left_out(set_up: SetUp, case_o
 
     stage = set_up(script)
     run, rows = await stage.done(stage.settings(judge=jury_of(stage)), [case_of(n) for n in range(3)])
-    assert (run.state, run.counts.passed) == (RunState.COMPLETED, 2)
+    assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 2)
     assert [row.scores[0].detail["voted"] for row in rows] == [2, 1, 2]
     assert (rows[1].scores[0].status, rows[1].scores[0].reason) == (ScoreStatus.ERROR, "too_few_judges")
     assert [one.get("reason", "") for one in rows[1].scores[0].detail["jury"]] == ["", *["invalid_verdict"] * 2]
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert [one.failed for one in run.summary.judging.jurors] == [0, 1, 3]
-    assert run.summary.judging.agreement[0].too_few == 1
+    assert [one.failed_count for one in run.summary.judging.jurors] == [0, 1, 3]
+    assert run.summary.judging.agreement[0].too_few_count == 1
 
 
 async def test_parts_of_a_structured_verdict_are_means_too(set_up: SetUp, case_of: CaseOf) -> None:
@@ -125,7 +125,7 @@ async def test_one_cap_holds_for_all_judges(set_up: SetUp, case_of: CaseOf) -> N
         await client.update_run(run.run_id, spend_cap=SpendCap(10**9))
         await client.resume_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 30)
     assert len(stage.provider.requests) == 60
     assert len(stage.agent.asked) == 30
 
@@ -136,12 +136,12 @@ async def test_a_judge_that_lets_nobody_in_pauses_the_jury(set_up: SetUp, case_o
     async with stage.judge(), stage.orchestrator() as client:
         settings = stage.settings(judge=jury_of(stage))
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(3)]))
-        assert (run.state, run.pause_cause, run.counts.finished) == (RunState.PAUSED, PauseCause.JUDGE, 0)
+        assert (run.state, run.pause_cause, run.counts.finished_count) == (RunState.PAUSED, PauseCause.JUDGE, 0)
         assert "openai:judge-2@" in run.state_reason
         stage.say(by_model(judge_1=5, judge_2=4, judge_3=3))
         await client.resume_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 3)
 
 
 async def test_canaries_are_put_to_the_whole_jury(set_up: SetUp, case_of: CaseOf) -> None:
@@ -153,7 +153,7 @@ async def test_canaries_are_put_to_the_whole_jury(set_up: SetUp, case_of: CaseOf
     assert run.summary.judging is not None
     canaries = run.summary.judging.canaries
     assert canaries is not None
-    assert canaries.count == 10
+    assert canaries.canary_count == 10
     assert canaries.is_untrusted
     verdicts = [one["verdict"] for row in rows for one in row.scores[0].detail.get("canary", {"jury": ()})["jury"]]
     assert len(verdicts) == 20
@@ -172,7 +172,7 @@ async def test_a_jury_is_asked_in_batches(set_up: SetUp, case_of: CaseOf) -> Non
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None
-    assert (judging.batched, judging.cached) == (16, 0)
+    assert (judging.batched_count, judging.cached_count) == (16, 0)
     assert judging.cost_usd == pytest.approx(16 * PRICE / 2)
 
 
@@ -215,8 +215,8 @@ async def test_a_jury_makes_the_checks_of_cases(set_up: SetUp, case_of: CaseOf) 
     assert (score.passed, score.reason) == (False, "factuality")
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert run.summary.judging.verdicts == 12
-    assert [juror.verdicts for juror in run.summary.judging.jurors] == [4, 4, 4]
+    assert run.summary.judging.verdict_count == 12
+    assert [juror.verdict_count for juror in run.summary.judging.jurors] == [4, 4, 4]
     assert run.summary.judging.cost_usd == pytest.approx(12 * PRICE)
 
 
@@ -266,13 +266,13 @@ async def test_an_honest_judge_stands_its_test(set_up: SetUp, case_of: CaseOf) -
     run, rows = await stage.done(settings, cases)
     found = canaries_of(run)
     assert [each.kind for each in found.kinds] == list(CanaryKind)
-    assert (found.count, found.false_passes, found.false_fails) == (10, (0, 8), (0, 2))
+    assert (found.canary_count, found.false_passes, found.false_fails) == (10, (0, 8), (0, 2))
     assert not found.is_untrusted
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert (run.summary.judging.verdicts, run.summary.judging.asked) == (20, 20)
+    assert (run.summary.judging.verdict_count, run.summary.judging.asked_count) == (20, 20)
     assert run.summary.judging.cost_usd == pytest.approx(20 * 0.00195)
-    assert (run.summary.pass_rate, run.summary.metrics[0].value, run.summary.metrics[0].n_scored) == (1.0, 5.0, 20)
+    assert (run.summary.pass_rate, run.summary.metrics[0].value, run.summary.metrics[0].scored_count) == (1.0, 5.0, 20)
     assert sum(DETAIL in row.scores[0].detail for row in rows) == 10
     # Of ten canaries two are empty, which a rule decides, and two are the case's own reference, which is the answer.
     paid = len(stage.provider.requests)
@@ -313,7 +313,7 @@ async def test_small_runs_have_a_handful_and_a_rate_of_0_none(set_up: SetUp, cas
             summary = (await stage.follow(client, run)).summary
             assert summary is not None
             assert summary.judging is not None
-            counts.append(summary.judging.canaries and summary.judging.canaries.count)
+            counts.append(summary.judging.canaries and summary.judging.canaries.canary_count)
     assert counts == [3, None, 5]
 
 
@@ -337,7 +337,7 @@ async def test_canaries_are_not_paid_for_twice_after_a_kill(set_up: SetUp, case_
         async with stage.orchestrator() as client:
             run = await stage.follow(client, run)
     assert run.state is RunState.COMPLETED
-    assert canaries_of(run).count == 10
+    assert canaries_of(run).canary_count == 10
     asked = [(part(each, "question"), part(each, "answer")) for each in stage.provider.requests]
     assert len(set(asked)) == 26
     assert len(asked) <= 27

@@ -124,12 +124,12 @@ async def test_what_a_killed_worker_held_is_free_after_its_lease(
             with worker(stage, "second", postgres_url):
                 paused = await stage.until(client, run, RunState.PAUSED, RunState.COMPLETED)
                 assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.QUOTA)
-                assert paused.counts.finished < ROWS
+                assert paused.counts.finished_count < ROWS
                 # A minute passes.
                 await shared.database.write(lambda c: c.execute(schema.allotments.update().values(expires_at=now())))
                 await client.resume_run(run.run_id)
                 done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED)
-                assert (done.state, done.counts.passed) == (RunState.COMPLETED, ROWS)
+                assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, ROWS)
                 await waiting.until(lambda: held(shared), lambda amount: amount == NOTHING)
             # Calls in flight when the worker was killed may have been paid and are in no account: the lease held them.
             paid = len(stage.provider.requests) * EACH

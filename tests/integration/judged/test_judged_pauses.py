@@ -38,7 +38,7 @@ def with_agent(settings: RunSpec, *, concurrency: int) -> RunSpec:
 def assert_waits(run: Run, count: int, *words: str) -> None:
     """Assert that a run is paused until its rows can be judged, and says so."""
     assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE), run.state_reason
-    waiting = run.counts.total - run.counts.finished
+    waiting = run.counts.total_count - run.counts.finished_count
     assert waiting == count
     assert run.state_reason.startswith(
         "every answer is stored, " + ("1 row awaits" if count == 1 else f"{count} rows await") + " a verdict: "
@@ -71,7 +71,7 @@ async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) ->
         assert_waits(still, 40, "the judge service cannot be reached")
         async with stage.judge():
             done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed, done.state_reason) == (RunState.COMPLETED, 40, "")
+    assert (done.state, done.counts.passed_count, done.state_reason) == (RunState.COMPLETED, 40, "")
     assert len(set(stage.agent.asked)) == len(stage.agent.asked) == 40
 
 
@@ -98,7 +98,7 @@ async def test_a_judge_that_cannot_keep_its_state(
             assert said == {f"storage failed: {disk} (database or disk is full): free some space"}
             state.execute("DROP TRIGGER disk")
         done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 4)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 4)
 
 
 async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postgres_url: str) -> None:
@@ -112,7 +112,7 @@ async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postg
         async with stage.judge():
             assert_waits(await resumed(stage, client, run), 1_200, "the spend cap of 0 dollars is reached")
             done = await resumed(stage, client, run, SpendCap(10**9))
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 1_200)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 1_200)
 
 
 async def test_many_shards_wait_and_are_judged(set_up: SetUp, case_of: CaseOf) -> None:
@@ -124,7 +124,7 @@ async def test_many_shards_wait_and_are_judged(set_up: SetUp, case_of: CaseOf) -
         assert_waits(run, 1_300)
         async with stage.judge():
             done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 1_300)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 1_300)
     assert len(stage.provider.requests) == 1
 
 
@@ -137,7 +137,7 @@ async def test_a_judge_that_lets_nobody_in(set_up: SetUp, case_of: CaseOf) -> No
         assert_waits(await resumed(stage, client, run), 9, "(401 from")
         stage.say(says(GOOD))
         done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 9)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 9)
 
 
 @pytest.mark.parametrize(("status", "words"), [(500, "upstream broke"), (400, "HTTP 400: upstream broke")])
@@ -161,7 +161,7 @@ async def test_a_judge_that_fails_from_some_answer_on(set_up: SetUp, case_of: Ca
         assert (run.summary.partial, run.summary.row_count) == (True, 4)
         stage.say(says(GOOD))
         done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 10)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 10)
     assert len(stage.agent.asked) == 10
 
 
@@ -218,14 +218,14 @@ async def test_a_spend_cap_pauses_and_can_be_raised(set_up: SetUp, case_of: Case
     async with stage.judge(), stage.orchestrator() as client:
         settings = stage.settings(judge=stage.who(canary_rate=0.0), spend_cap_usd=cap)
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(60)]))
-        waiting = run.counts.total - run.counts.finished
+        waiting = run.counts.total_count - run.counts.finished_count
         assert 0 < waiting < 60
         assert_waits(run, waiting, "the spend cap of 0.05 dollars is reached", "--spend-cap USD")
         assert len(stage.agent.asked) == 60
         assert len(stage.provider.requests) * 0.00195 <= cap
         assert_waits(await resumed(stage, client, run), waiting)
         done = await resumed(stage, client, run, SpendCap(10 * 10**9))
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 60)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 60)
     assert done.spec.spend_cap_nano_usd == 10 * 10**9
     assert len(stage.provider.requests) == 60
     assert done.summary is not None
@@ -248,7 +248,7 @@ async def test_a_cap_without_a_price_can_be_taken_off(set_up: SetUp, case_of: Ca
     assert done.state is RunState.COMPLETED
     assert done.summary is not None
     assert done.summary.judging is not None
-    assert (done.summary.judging.cost_usd, done.summary.judging.unpriced) == (None, 2)
+    assert (done.summary.judging.cost_usd, done.summary.judging.unpriced_count) == (None, 2)
 
 
 async def test_a_cap_that_cannot_be_changed(set_up: SetUp, case_of: CaseOf) -> None:
@@ -291,7 +291,7 @@ async def test_a_killed_orchestrator_asks_nobody_twice(set_up: SetUp, case_of: C
         stage.say(says(GOOD))
         async with stage.orchestrator() as client:
             done = await stage.follow(client, run)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 30)
     assert len(stage.agent.asked) == 30
 
 
@@ -306,11 +306,11 @@ async def test_a_paused_run_asks_for_no_verdict(set_up: SetUp, case_of: CaseOf) 
             await until(lambda: stage.provider.requests)
             paused = await client.pause_run(run.run_id)
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
-        assert paused.counts.finished == len(stage.provider.requests) < 20
+        assert paused.counts.finished_count == len(stage.provider.requests) < 20
         stage.say(says(GOOD))
         await client.resume_run(run.run_id)
         done = await stage.follow(client, run)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 20)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 20)
     assert len(stage.agent.asked) == 20
 
 
@@ -335,12 +335,12 @@ async def test_an_error_is_judged_again_on_request(set_up: SetUp, case_of: CaseO
     stage = set_up(script)
     async with stage.judge(), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, stage.settings(), [case_of(n) for n in range(3)]))
-        assert run.counts.passed == 2
+        assert run.counts.passed_count == 2
         stage.say(says(GOOD))
         before = len(stage.provider.requests)
         await client.retry_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED)
-    assert (done.counts.passed, len(stage.agent.asked)) == (3, 3)
+    assert (done.counts.passed_count, len(stage.agent.asked)) == (3, 3)
     assert len(stage.provider.requests) == before + 1
 
 
@@ -354,7 +354,7 @@ async def test_shards_that_wait_go_on_when_the_judge_judges_again(set_up: SetUp,
         await until(lambda: stage.provider.requests)
         stage.say(says(GOOD))
         done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 1_020), done.state_reason
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 1_020), done.state_reason
 
 
 @pytest.mark.parametrize("batch", [False, True])

@@ -70,7 +70,7 @@ async def test_a_judge_that_refuses_every_call_is_found_before_the_agent_is_aske
             stage.provider.preflight = Reply("OK", usage=Tokens(8, 1))
             await client.resume_run(run.run_id)
             done = await stage.follow(client, run)
-            assert (done.state, done.counts.passed) == (RunState.COMPLETED, 9)
+            assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 9)
     if jurors == 0 and cap is None:
         assert len(stage.provider.preflights) == 2  # one for each time that the run began
 
@@ -81,7 +81,7 @@ async def test_a_failure_that_may_pass_is_left_to_the_run(set_up: SetUp, case_of
     stage = set_up(says(GOOD))
     stage.provider.preflight = passing
     run, _ = await stage.done(stage.settings(), [case_of(n) for n in range(3)])
-    assert (run.state, run.counts.passed) == (RunState.COMPLETED, 3)
+    assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 3)
 
 
 @pytest.mark.parametrize("team", ["", "search"])

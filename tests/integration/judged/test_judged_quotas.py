@@ -120,6 +120,6 @@ async def test_verdicts_cost_no_more_than_the_quota(
             await clients[0].resume_run(run.run_id)
         for run in runs:
             done = await stage.until(clients[0], run, RunState.COMPLETED, RunState.FAILED)
-            assert (done.state, done.counts.passed) == (RunState.COMPLETED, rows)
+            assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, rows)
         assert paid() == RUNS * rows * each + preflight
         assert await spent(clients[0], quota) == paid()

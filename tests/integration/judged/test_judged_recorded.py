@@ -52,7 +52,7 @@ async def test_no_judge_service_is_needed(set_up: SetUp, case_of: CaseOf) -> Non
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None
-    assert (judging.verdicts, judging.recorded, judging.failed, judging.cost_usd) == (4, 1, 3, None)
+    assert (judging.verdict_count, judging.recorded_count, judging.failed_count, judging.cost_usd) == (4, 1, 3, None)
     run, rows = await stage.done(settings, cases[:1])
     assert rows[0].scores[0].value == 3
     assert stage.provider.requests == []

@@ -94,10 +94,16 @@ async def test_what_judging_cost_and_what_the_cache_saved(set_up: SetUp, case_of
     paid, kept = first.summary.judging, second.summary.judging
     assert paid is not None
     assert kept is not None
-    assert (paid.verdicts, paid.asked, paid.cached, paid.failed, paid.hit_rate) == (12, 12, 0, 0, 0.0)
-    assert (paid.input_tokens, paid.output_tokens, paid.unpriced) == (12 * 1200, 12 * 150, 0)
+    assert (paid.verdict_count, paid.asked_count, paid.cached_count, paid.failed_count, paid.hit_rate) == (
+        12,
+        12,
+        0,
+        0,
+        0.0,
+    )
+    assert (paid.input_tokens, paid.output_tokens, paid.unpriced_count) == (12 * 1200, 12 * 150, 0)
     assert paid.cost_usd == pytest.approx(12 * 0.00195)
-    assert (kept.verdicts, kept.asked, kept.cached, kept.hit_rate) == (12, 0, 12, 1.0)
+    assert (kept.verdict_count, kept.asked_count, kept.cached_count, kept.hit_rate) == (12, 0, 12, 1.0)
     assert (kept.input_tokens, kept.cost_usd, kept.saved_usd) == (0, None, paid.cost_usd)
     assert kept.fingerprints == paid.fingerprints
     assert len(kept.fingerprints) == 2
@@ -117,7 +123,7 @@ async def test_what_a_model_refuses_is_in_the_summary(set_up: SetUp, case_of: Ca
     run, rows = await stage.done(stage.settings(), [case_of(n) for n in range(3)])
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert run.summary.judging.refused_parameters == {"temperature": 3}
+    assert run.summary.judging.refused_parameter_counts == {"temperature": 3}
     assert score_of(rows[0], "quality").detail["verdict"]["refused_parameters"] == ["temperature"]
 
 
@@ -141,7 +147,7 @@ async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of:
     assert run.summary is not None
     assert run.summary.gates[0].outcome is GateOutcome.INCOMPLETE
     assert run.summary.judging is not None
-    assert (run.summary.judging.failed, run.summary.judging.unpriced) == (1, 0)
+    assert (run.summary.judging.failed_count, run.summary.judging.unpriced_count) == (1, 0)
 
 
 async def test_without_a_judge_nothing_is_made_up(set_up: SetUp, case_of: CaseOf) -> None:
@@ -187,7 +193,11 @@ async def test_who_fails_or_says_nothing_costs_nothing(set_up: SetUp, case_of: C
     assert score_of(rows[0], "quality").detail["verdict"]["by_rule"]
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert (run.summary.judging.verdicts, run.summary.judging.by_rule, run.summary.judging.asked) == (2, 1, 1)
+    assert (run.summary.judging.verdict_count, run.summary.judging.by_rule_count, run.summary.judging.asked_count) == (
+        2,
+        1,
+        1,
+    )
     assert len(stage.provider.requests) == 1
 
 
@@ -199,7 +209,7 @@ async def test_odd_answers_keep_the_verdict_of_the_judge_and_are_counted(set_up:
     assert [score_of(row, "quality").detail["verdict"]["flags"] for row in rows] == [["punctuation_only"], []]
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert (run.summary.judging.by_rule, run.summary.judging.flags) == (0, {"punctuation_only": 1})
+    assert (run.summary.judging.by_rule_count, run.summary.judging.flag_counts) == (0, {"punctuation_only": 1})
 
 
 async def test_a_rubric_of_ones_own(set_up: SetUp, case_of: CaseOf) -> None:
@@ -352,7 +362,7 @@ async def test_no_function_is_called_for_a_row_that_awaits_its_verdict(set_up: S
         assert (run.pause_cause, called) == (PauseCause.JUDGE, [])
         async with stage.judge():
             done = await follow(client, await client.resume_run(run.run_id))
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 10)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 10)
     assert sorted(called) == sorted(f"c{n}" for n in range(10))
     assert len(stage.agent.asked) == 10
 
@@ -382,7 +392,7 @@ async def test_every_turn_with_a_reference_is_judged(set_up: SetUp) -> None:
     assert run.summary is not None
     assert run.summary.judging is not None
     judging = run.summary.judging
-    assert (judging.verdicts, judging.asked) == (2, 2)
+    assert (judging.verdict_count, judging.asked_count) == (2, 2)
     assert judging.cost_usd == pytest.approx(2 * 0.00195)
 
 
@@ -394,9 +404,9 @@ async def test_a_jury_agrees_over_turns(set_up: SetUp) -> None:
     assert row.scores[0].value == 3.5
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert [(juror.verdicts, juror.means) for juror in run.summary.judging.jurors] == [(2, {"quality": 3.5})] * 2
+    assert [(juror.verdict_count, juror.means) for juror in run.summary.judging.jurors] == [(2, {"quality": 3.5})] * 2
     (agreement,) = run.summary.judging.agreement
-    assert (agreement.count, agreement.alpha) == (2, 1.0)
+    assert (agreement.row_count, agreement.alpha) == (2, 1.0)
 
 
 async def test_a_resumed_conversation_asks_for_no_verdict_twice(set_up: SetUp) -> None:
@@ -430,5 +440,5 @@ async def test_a_batch_keeps_the_verdicts_of_turns_apart(set_up: SetUp) -> None:
     assert [turn["value"] for turn in row.scores[0].detail["turns"]] == [2.0, 5.0]
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert run.summary.judging.batched == 2
+    assert run.summary.judging.batched_count == 2
     assert run.summary.judging.cost_usd == pytest.approx(2 * 0.000975)

@@ -63,12 +63,12 @@ async def decided(stage: Stage, *, count: int, batch: bool = False) -> tuple[lis
             continue  # all of its verdicts came before the last that the decision needed: it had ended by then
         assert found is not None
         # All differences are 3 of 4: ½ ∫ (1 + ¾λ)^n dλ reaches 20 at n = 10.
-        assert (found.winner, found.cases, found.n_pairs) == ("polite", 10, 10)
-        assert found.asked == len(own) == run.counts.total == run.counts.finished
+        assert (found.winner, found.case_count, found.pair_count) == ("polite", 10, 10)
+        assert found.asked_count == len(own) == run.counts.total_count == run.counts.finished_count
         assert all(row.scores[0].value is not None for row in own)
         assert found.saved_tokens is not None
         assert found.saved_usd is not None
-    assert len(stage.agent.asked) == ended[0].counts.finished
+    assert len(stage.agent.asked) == ended[0].counts.finished_count
     return ended, rows
 
 
@@ -85,4 +85,4 @@ async def test_verdicts_of_a_batch_decide_after_all_answers(set_up: SetUp) -> No
     stage = set_up(verdict)
     ended, _ = await decided(stage, count=60, batch=True)
     assert any(run.summary and run.summary.stopped_early for run in ended)
-    assert [run.counts.finished for run in ended] == [60, 60]
+    assert [run.counts.finished_count for run in ended] == [60, 60]

@@ -129,7 +129,7 @@ def test_fifty_rows_of_a_run_are_traced(total: int, share: float) -> None:
         DatasetRef("d", "d", total),
         RunState.RUNNING,
         "",
-        RunCounts(total=total),
+        RunCounts(total_count=total),
     )
     assert CaseTraces.of_run(run, "t", "", None).share == share
     assert CaseTraces.of_run(run, "t", "", 0.5).share == 0.5

@@ -115,7 +115,7 @@ async def test_runs_at_several_workers_spend_no_more_than_the_quota(
             if run.state is RunState.PAUSED:
                 await clients[0].resume_run(run.run_id)
         for run in runs:
-            assert (await until(clients[0], run.run_id, RunState.COMPLETED)).counts.finished == len(CASES)
+            assert (await until(clients[0], run.run_id, RunState.COMPLETED)).counts.finished_count == len(CASES)
         assert len(provider.requests) == 3 * len(CASES)
         assert await used(clients[0], quota) == 3 * len(CASES) * each
         held = await first.database.read(held_by("search"))
@@ -336,7 +336,7 @@ async def test_a_pause_stops_calls_that_wait_for_money(tmp_path: Path, settings_
                 may_answer.set()
                 paused = await until(client, run.run_id, RunState.PAUSED, RunState.COMPLETED)
                 assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
-                assert (len(provider.requests), paused.counts.finished) == (1, 1)
+                assert (len(provider.requests), paused.counts.finished_count) == (1, 1)
         finally:
             may_answer.set()
 

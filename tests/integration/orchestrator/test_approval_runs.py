@@ -208,10 +208,10 @@ async def test_a_run_counts_them_apart_and_finds_them(
         settings = dataclasses.replace(settings, metrics=settings.metrics[:1], max_agent_errors=0.4)
         run = await hosted_to_the_end(client, settings, agent)
         assert sorted(agent.asked).count("c1 0") == 1, "asking again does not help"
-        assert (run.counts.passed, run.counts.failed) == (3, 3)
-        assert (run.counts.agent_errors, run.counts.interrupted) == (3, 2)
+        assert (run.counts.passed_count, run.counts.failed_count) == (3, 3)
+        assert (run.counts.agent_error_count, run.counts.interrupted_count) == (3, 2)
         assert run.summary is not None
-        assert (run.summary.agent_errors, run.summary.interrupted, run.summary.pass_rate) == (3, 2, 0.5)
+        assert (run.summary.agent_error_count, run.summary.interrupted_count, run.summary.pass_rate) == (3, 2, 0.5)
         assert run.summary.verdict == "INCOMPLETE"
 
         rows = [row async for row in client.list_rows(run.run_id, where="agent_error status:interrupted")]
@@ -229,8 +229,8 @@ async def test_a_run_counts_them_apart_and_finds_them(
         agent.waiting, agent.failing = {"c4"}, set()
         await client.retry_run(run.run_id)
         run = await host(client, run.run_id, agent)
-        assert (run.state, run.counts.passed) == (RunState.COMPLETED, 5)
-        assert (run.counts.agent_errors, run.counts.interrupted) == (1, 1)
+        assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 5)
+        assert (run.counts.agent_error_count, run.counts.interrupted_count) == (1, 1)
         earlier = await client.list_attempts(run.run_id, "c1")
         assert [one.result.status.value for one in earlier if one.result] == ["interrupted", "success"]
     store = open_store()
@@ -260,6 +260,6 @@ async def test_a_conversation_ends_where_the_agent_waits(serve: Serve, settings_
     async with serve() as client:
         run = await hosted_to_the_end(client, settings_of("python", "m:f"), agent, turns=3)
         assert sorted(agent.asked) == [f"c{at} 0" for at in range(6)]
-        assert (run.counts.failed, run.counts.interrupted) == (6, 6)
+        assert (run.counts.failed_count, run.counts.interrupted_count) == (6, 6)
         detail = await client.get_case(run.run_id, "c0")
     assert detail.results[0].reason == 'interrupted: waits for approval of refund({"amount": 5})'

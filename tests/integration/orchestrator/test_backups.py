@@ -95,7 +95,7 @@ async def shown(client: Client) -> list[tuple[str, int, int]]:
     found = []
     for run in await client.list_runs(where="state:completed"):
         rows = [row async for row in client.list_rows(run.run_id)]
-        found.append((run.spec.name, len(rows), run.counts.passed))
+        found.append((run.spec.name, len(rows), run.counts.passed_count))
     return found
 
 
@@ -108,7 +108,7 @@ async def check_restored(client: Client, open_run: str) -> None:
 
     await client.host_agent(open_run, AgentCaller(answer), concurrency=2)
     run = await client.get_run(open_run)
-    assert (run.state, run.counts.passed) == (RunState.COMPLETED, 5)
+    assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 5)
 
 
 @pytest.mark.postgres

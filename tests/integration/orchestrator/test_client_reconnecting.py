@@ -197,7 +197,7 @@ async def test_a_retry_whose_answer_was_lost_is_under_way(
                 await client.retry_run(run.run_id)
             may_answer.set()
         done: Run = await until(lambda: client.get_run(run.run_id), lambda run: run.finished)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 3)
 
 
 async def test_an_address_at_which_nothing_has_answered_is_not_waited_for(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ async def test_runs_without_rows_or_with_too_many_are_refused(serve: Serve, sett
         waiting = (await client.create_run(hosted, dataset.dataset_id)).run_id
         with pytest.raises(InvalidInputError, match=f"run {waiting} has no rows"):
             await compare_on_server(client, [done, waiting], ComparisonSettings())
-        large = replace(await client.get_run(done), counts=RunCounts(finished=500_001))
+        large = replace(await client.get_run(done), counts=RunCounts(finished_count=500_001))
         with pytest.raises(InvalidInputError, match="1,000,002 rows, more than the 1,000,000 that are compared"):
             check_size([large, large])
         run = await client.get_run(done)

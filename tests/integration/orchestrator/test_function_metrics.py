@@ -138,7 +138,7 @@ async def test_functions_score_the_answers_of_an_agent_that_no_client_hosts(
     assert [score_of(row, "even").passed for row in rows] == [True, False] * 3
     assert rows[1].reason == "even: the function returned false, expected true; size: 2 is above the threshold of 1"
     assert run.summary is not None
-    assert (summary_of(run, "share").value, summary_of(run, "share").n_skipped) == (0.2, 1)
+    assert (summary_of(run, "share").value, summary_of(run, "share").skipped_count) == (0.2, 1)
     assert (summary_of(run, "size").rule, summary_of(run, "size").meets_threshold) == ("at_most", False)
     assert [gate.outcome.value for gate in run.summary.gates] == ["pass", "pass", "pass"]
 
@@ -169,7 +169,7 @@ async def test_an_error_of_a_function_is_one_of_its_row(serve: Serve, settings_o
     assert [row.passed for row in rows] == [None, None, None, True, True, True]
     assert score_of(rows[0], "exact_match").value == 1.0
     assert run.summary is not None
-    assert (summary_of(run, "flawed").n_own_error, summary_of(run, "slow").n_own_error) == (2, 1)
+    assert (summary_of(run, "flawed").own_error_count, summary_of(run, "slow").own_error_count) == (2, 1)
 
 
 async def test_a_failed_answer_is_not_scored(serve: Serve, settings_of: SettingsOf) -> None:
@@ -259,7 +259,7 @@ async def test_a_run_whose_metrics_no_client_computes_pauses_and_resumes(serve: 
         functions: Functions = {"helpful": counting(again), "polite": lambda answer: 1}
         async with hosting(client, run, functions):
             done: Run = await until(lambda: client.get_run(run.run_id), lambda seen: seen.state is RunState.COMPLETED)
-    assert done.counts.passed == 6
+    assert done.counts.passed_count == 6
     assert sorted({*again}) == sorted(again) == sorted({case.case_id for case in CASES} - stored)
 
 
@@ -291,7 +291,7 @@ async def test_a_restarted_orchestrator_asks_no_answer_and_no_stored_value_again
     before, again = list(asked), list[str]()
     async with serve() as client, hosting(client, run, {"m": counting(again)}, agent):
         done = await ended(client, run)
-    assert done.counts.passed == 6
+    assert done.counts.passed_count == 6
     assert sorted(again) == sorted({case.case_id for case in CASES} - stored)
     assert not set(asked[len(before) :]) & set(called)  # their answers were stored
     assert len(asked) == len(set(asked)) == 6
@@ -323,7 +323,7 @@ async def test_a_paused_run_ends_the_calls_in_flight_and_begins_none(serve: Serv
         await client.resume_run(run.run_id)
         async with hosting(client, run, {"m": waits}):
             done = await ended(client, run)
-    assert (done.counts.passed, len(called), len(set(called))) == (6, 6, 6)
+    assert (done.counts.passed_count, len(called), len(set(called))) == (6, 6, 6)
 
 
 async def test_errors_are_computed_again_from_the_stored_answer(serve: Serve, settings_of: SettingsOf) -> None:
@@ -351,7 +351,7 @@ async def test_errors_are_computed_again_from_the_stored_answer(serve: Serve, se
         async with hosting(client, run, {"m": flawed}, agent):
             done = await ended(client, run)
     assert sorted(called) == ["c1", "c4"]
-    assert done.counts.passed == 6
+    assert done.counts.passed_count == 6
 
 
 async def test_a_conversation_is_scored_where_it_expects_something(serve: Serve, settings_of: SettingsOf) -> None:

@@ -103,7 +103,7 @@ async def test_a_service_gives_the_rows_that_the_function_gives_in_process(
                 await run_of(client, settings("grpc", server.address, **options)) for options in ({}, {"stream": True})
             ]
     assert run.state is RunState.COMPLETED
-    assert (len(rows), run.counts.agent_errors) == (50, 12)
+    assert (len(rows), run.counts.agent_error_count) == (50, 12)
     for other, other_rows in others:
         assert list(map(without_times, other_rows)) == list(map(without_times, rows))
         assert (other.state, other.counts) == (run.state, run.counts)
@@ -121,7 +121,7 @@ async def test_the_first_token_of_a_stream_is_stored(
     with agent_server(in_pieces) as server:
         async with serve_at(tmp_path) as client:
             run, rows = await run_of(client, settings_of("grpc", server.address, options={"stream": True}))
-    assert run.counts.passed == 50
+    assert run.counts.passed_count == 50
     for row in rows:
         assert row.response is not None
         assert row.response.time_to_first_token_ms is not None
@@ -176,7 +176,7 @@ async def test_a_secret_in_metadata_is_in_no_row_and_no_log(
     with agent_server(leaking) as server:
         async with serve_at(tmp_path, agent_env=("AGENT_*",)) as client:
             run, rows = await run_of(client, settings_of("grpc", server.address, retries=0, options=options))
-    assert (run.counts.finished, run.counts.agent_errors, len(seen)) == (50, 1, 50)
+    assert (run.counts.finished_count, run.counts.agent_error_count, len(seen)) == (50, 1, 50)
     stored = (tmp_path / "assay.db").read_bytes()
     assert b"q49: " in stored
     assert secret.encode() not in stored

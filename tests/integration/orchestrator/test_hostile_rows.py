@@ -134,7 +134,7 @@ async def test_a_hostile_row_delays_nothing_else(hostile: str, serve: Serve, tmp
         run = await client.cancel_run(run_id)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
     assert other.summary is not None
-    assert (other.state, other.summary.passed) == (RunState.COMPLETED, 1)
+    assert (other.state, other.summary.passed_count) == (RunState.COMPLETED, 1)
     assert not rows, "the hostile row is still being scored"
     assert run.state is RunState.CANCELLED
 
@@ -157,7 +157,7 @@ async def test_a_hostile_row_is_an_error_of_that_row(hostile: str, serve: Serve)
     assert f"{metric[0]} could not be computed: scoring this row takes more than 0.5 s" in rows["hostile"].reason
     assert [rows[name].scores[1].value for name in ("a", "b")] == [1.0, 1.0]
     assert run.summary is not None
-    assert [summary.n_own_error for summary in run.summary.metrics] == [1, 1]
+    assert [summary.own_error_count for summary in run.summary.metrics] == [1, 1]
 
 
 async def test_a_row_over_the_limit_is_scored_again_on_demand(serve: Serve) -> None:
@@ -268,7 +268,7 @@ async def test_an_expression_that_doubles_costs_its_rows_alone(serve: Serve) -> 
     assert row.response.error.type in ("scoring_timeout", "scoring_memory")
     assert row.passed is False
     assert other.summary is not None
-    assert other.summary.passed == 1
+    assert other.summary.passed_count == 1
 
 
 async def test_a_request_that_grows_beyond_bounds_is_not_built(serve: Serve) -> None:

@@ -86,7 +86,7 @@ async def test_a_reply_that_differs_later_is_an_error_of_its_row(serve: Serve, s
         wanted = settings_of("http", url, concurrency=4, retries=0, options={"response": {"text": "reply"}})
         run = await run_cases(client, wanted, CASES)
     assert (run.state, len(asked)) == (RunState.COMPLETED, len(CASES))
-    assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 2, 2)
+    assert (run.counts.passed_count, run.counts.agent_error_count) == (len(CASES) - 2, 2)
 
 
 async def test_a_run_with_answers_has_no_dry_run(serve: Serve, settings_of: SettingsOf) -> None:
@@ -100,7 +100,7 @@ async def test_a_run_with_answers_has_no_dry_run(serve: Serve, settings_of: Sett
         await client.retry_run(run.run_id)
         run = await await_end(client, run.run_id)
     assert (run.state, len(asked)) == (RunState.COMPLETED, len(CASES) + 1)
-    assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 1, 1)
+    assert (run.counts.passed_count, run.counts.agent_error_count) == (len(CASES) - 1, 1)
 
 
 @pytest.mark.parametrize(("adapter", "options"), [("a2a", {}), ("adk", {"app_name": "a"})])
@@ -148,7 +148,7 @@ async def test_an_agent_that_answers_twice_shifts_no_row(serve: Serve, settings_
         listener.close()
     assert run.state is RunState.COMPLETED
     assert [row.response.text for row in rows if row.response is not None] == [f"answer to q{i}" for i in range(ROWS)]
-    assert (run.counts.passed, run.counts.agent_errors) == (ROWS, 0)
+    assert (run.counts.passed_count, run.counts.agent_error_count) == (ROWS, 0)
 
 
 THREE_CASES = [Case(f"c{number}", (Turn(f"q{number}", references=("a",)),)) for number in range(3)]

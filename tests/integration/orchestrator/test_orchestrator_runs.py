@@ -58,7 +58,7 @@ async def test_a_run_is_scored_stored_and_summarised(serve: Serve, settings_of: 
         rows = [row async for row in client.list_rows(run.run_id)]
     assert run.state is RunState.COMPLETED
     assert run.summary is not None
-    assert (run.summary.passed, run.summary.decided, run.summary.pass_rate) == (20, 25, 0.8)
+    assert (run.summary.passed_count, run.summary.decided_count, run.summary.pass_rate) == (20, 25, 0.8)
     assert [gate.outcome for gate in run.summary.gates] == [GateOutcome.PASS]
     assert run.summary.failed_criteria == ("exact_match",)
     assert [row.case_id for row in rows] == [f"c{i}" for i in range(25)]
@@ -248,7 +248,7 @@ async def test_a_hosted_agent_is_asked_on_the_clients_side(serve: Serve, setting
         dataset = await client.upload_dataset(recorded(30), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
         run = await host(client, run, agent)
-    assert run.counts.passed == 30
+    assert run.counts.passed_count == 30
     assert sorted(request.case_id for request in seen) == sorted(f"c{i}" for i in range(30))
     assert not any("'a1'" in repr(request) for request in seen)
 
@@ -290,7 +290,7 @@ async def test_an_error_ends_a_conversation(serve: Serve, settings_of: SettingsO
         settings = settings_of("python", "m:f", retries=0)
         run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
     assert seen == ["one", "two"]
-    assert run.counts.agent_errors == 1
+    assert run.counts.agent_error_count == 1
 
 
 async def test_rows_are_summed_up_by_category_tag_and_weight(serve: Serve, settings_of: SettingsOf) -> None:
@@ -312,11 +312,12 @@ async def test_rows_are_summed_up_by_category_tag_and_weight(serve: Serve, setti
         rows = [row async for row in client.list_rows(run.run_id)]
     assert run.summary is not None
     groups = [
-        (group.name, group.total, group.passed, group.failed, group.pass_rate) for group in run.summary.categories
+        (group.name, group.row_count, group.passed_count, group.failed_count, group.pass_rate)
+        for group in run.summary.categories
     ]
     assert groups == [("x", 2, 1, 1, 0.5), ("y", 1, 1, 0, 1.0)]
     assert run.summary.categories[0].metrics == {"exact_match": 0.5, "latency": None}
-    assert [(group.name, group.total) for group in run.summary.tags] == [("slow", 1), ("smoke", 2)]
+    assert [(group.name, group.row_count) for group in run.summary.tags] == [("slow", 1), ("smoke", 2)]
     assert run.summary.weighted == WeightedSummary(0.4, {"exact_match": 0.4})
     assert run.summary.pass_rate == 0.75
     assert [(row.tags, row.weight) for row in rows] == [(case.tags, case.weight) for case in cases]
@@ -345,7 +346,7 @@ async def test_one_bad_case_harms_no_other(serve: Serve, settings_of: SettingsOf
         run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
         rows = [row async for row in client.list_rows(run.run_id)]
     assert run.state is RunState.COMPLETED
-    assert (run.counts.agent_errors, run.counts.passed) == (4, 6)
+    assert (run.counts.agent_error_count, run.counts.passed_count) == (4, 6)
     kinds = [row.response.error.kind.value for row in rows[:4] if row.response and row.response.error]
     assert kinds == ["raised", "timeout", "malformed", "too_large"]
 
@@ -364,7 +365,7 @@ async def test_a_failed_attempt_is_tried_again_and_recorded(serve: Serve, settin
         dataset = await client.upload_dataset(recorded(2), name="d")
         run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
         rows = [row async for row in client.list_rows(run.run_id)]
-    assert run.counts.passed == 2
+    assert run.counts.passed_count == 2
     assert [len(set(attempts)) for attempts in keys.values()] == [2, 2]
     assert [row.response is not None and len(row.response.attempts) for row in rows] == [1, 1]
 
@@ -392,7 +393,7 @@ async def test_a_host_that_leaves_has_its_questions_asked_elsewhere(serve: Serve
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
         run = await host(client, run, answers)
-    assert run.counts.passed == 1
+    assert run.counts.passed_count == 1
     assert len(keys) == 2
     assert len(set(keys)) == 1
 
@@ -501,7 +502,7 @@ async def test_a_stored_answer_is_never_asked_for_again(serve: Serve, settings_o
     async with serve() as client:
         run = await host(client, await client.get_run(run.run_id), again)
     assert run.state is RunState.COMPLETED
-    assert run.counts.finished == 50
+    assert run.counts.finished_count == 50
     assert not set(stored) & set(asked)
     assert len(first) + len(asked) <= 50 + 4
 
@@ -573,7 +574,7 @@ async def test_a_stored_case_that_cannot_be_read_is_one_error_row(
                 connection.execute(table.update().where(table.c.case_index == index).values(case_json=text))
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         rows = [row async for row in client.list_rows(run.run_id)]
-    assert (run.state, run.counts.finished, run.counts.agent_errors) == (RunState.COMPLETED, 12, 4)
+    assert (run.state, run.counts.finished_count, run.counts.agent_error_count) == (RunState.COMPLETED, 12, 4)
     errors = [row for row in rows if row.response is not None and row.response.error is not None]
     assert [row.case_id for row in errors] == ["c1", "c3", "c5", "c7"]
     for row in errors:

@@ -179,7 +179,7 @@ async def test_a_run_pauses_where_the_tokens_of_its_team_are_used_up(
             await waiting.until(lambda: client.get_run(run.run_id), lambda seen: seen.pause_cause is PauseCause.QUOTA)
             agent.may_answer.set()
             paused = await until(client, run.run_id, RunState.PAUSED)
-        assert paused.counts.finished == 4
+        assert paused.counts.finished_count == 4
         assert await used(client, Quota.MONEY_PER_MONTH) == 4 * 250_000_000
         assert await used(client, Quota.TOKENS_PER_DAY) == 400
         assert (paused.pause_cause, "tokens-per-day" in paused.state_reason) == (PauseCause.QUOTA, True)
@@ -190,7 +190,7 @@ async def test_a_run_pauses_where_the_tokens_of_its_team_are_used_up(
         await client.resume_run(run.run_id)
         async with hosting(client, run, Spending()):
             ended = await until(client, run.run_id, RunState.COMPLETED)
-        assert ended.counts.finished == len(CASES)
+        assert ended.counts.finished_count == len(CASES)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ async def test_usage_that_cannot_be_ends_no_run_and_gives_no_quota(
         run = await client.create_run(settings_of(*WAITING, concurrency=4), dataset.dataset_id)
         async with hosting(client, run, answer):
             ended = await until(client, run.run_id, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
-        assert (ended.state, ended.counts.finished) == (RunState.COMPLETED, len(CASES))
+        assert (ended.state, ended.counts.finished_count) == (RunState.COMPLETED, len(CASES))
         assert await used(client, Quota.TOKENS_PER_DAY) == 100
         assert await used(client, Quota.MONEY_PER_MONTH) == 250_000_000
 

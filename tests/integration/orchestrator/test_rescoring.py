@@ -92,7 +92,7 @@ async def test_answers_are_scored_with_other_metrics(serve: Serve, settings_of: 
             assert (other.case_id, other.repeat, other.status) == (one.case_id, one.repeat, one.status)
             assert other.latency_ms == one.latency_ms
             assert other.scores[1].value == one.scores[0].value
-    assert again.counts.agent_errors == source.counts.agent_errors == 4
+    assert again.counts.agent_error_count == source.counts.agent_error_count == 4
 
 
 async def test_an_answer_that_is_not_there_is_an_error(serve: Serve, settings_of: SettingsOf) -> None:

@@ -44,7 +44,7 @@ async def stopped_after(client: Client, settings: RunSpec, count: int) -> Run:
     hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=1))
     await left.wait()
     async for _ in client.watch_run(run.run_id):
-        if (await client.get_run(run.run_id, partial=False)).counts.finished == count:
+        if (await client.get_run(run.run_id, partial=False)).counts.finished_count == count:
             break
     pausing = asyncio.ensure_future(client.pause_run(run.run_id))
     hosting.cancel()
@@ -57,11 +57,11 @@ async def test_an_unfinished_run_has_a_partial_summary(serve: Serve, settings_of
     async with serve() as client:
         settings = settings_of("python", "m:f", concurrency=1)
         run = await stopped_after(client, settings, 4)
-        assert (run.state, run.counts.finished) == (RunState.PAUSED, 4)
+        assert (run.state, run.counts.finished_count) == (RunState.PAUSED, 4)
         assert (await client.get_run(run.run_id, partial=False)).summary is None
         summary = (await client.get_run(run.run_id)).summary
         assert summary is not None
-        assert (summary.partial, summary.row_count, summary.passed, summary.decided) == (True, 4, 3, 4)
+        assert (summary.partial, summary.row_count, summary.passed_count, summary.decided_count) == (True, 4, 3, 4)
         assert summary.metrics[0].value == 0.75
         (listed,) = await client.list_runs()
         assert listed.summary is None
@@ -73,7 +73,7 @@ async def test_an_unfinished_run_has_a_partial_summary(serve: Serve, settings_of
         await hosting
         done = (await client.get_run(run.run_id)).summary
     assert done is not None
-    assert (done.partial, done.row_count, done.passed) == (False, 10, 9)
+    assert (done.partial, done.row_count, done.passed_count) == (False, 10, 9)
 
 
 async def test_a_run_without_rows_has_no_summary_and_a_cancelled_one_keeps_its_partial(

@@ -106,14 +106,14 @@ async def test_what_is_in_flight_ends_and_nothing_new_is_asked(serve: Serve, set
             paused = await pausing
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
         assert paused.state_reason == "requested by its owner"
-        assert paused.counts.finished == len(agent.asked) < 40
+        assert paused.counts.finished_count == len(agent.asked) < 40
         assert (await client.pause_run(run.run_id)).last_sequence == paused.last_sequence
         resumed = await client.resume_run(run.run_id)
         assert (resumed.state, resumed.pause_cause, resumed.state_reason) == (RunState.RUNNING, None, "")
         async with hosting(client, run, agent):
             done = await until(client, run.run_id, RunState.COMPLETED)
             changes = [event async for event in client.watch_run(run.run_id) if isinstance(event, StateChanged)]
-    assert done.counts.passed == 40
+    assert done.counts.passed_count == 40
     assert [(change.state, change.pause_cause) for change in changes] == [
         (RunState.RUNNING, None),
         (RunState.PAUSING, PauseCause.OWNER),
@@ -130,12 +130,12 @@ async def test_a_pause_does_not_wait_for_a_client_that_is_not_there(serve: Serve
     async with serve() as client:
         run = await started(client, settings_of("python", "m:f"), cases(5))
         paused = await client.pause_run(run.run_id)
-        assert (paused.state, paused.counts.finished) == (RunState.PAUSED, 0)
+        assert (paused.state, paused.counts.finished_count) == (RunState.PAUSED, 0)
         await client.resume_run(run.run_id)
         agent = GatedAgent()
         agent.may_answer.set()
         async with hosting(client, run, agent):
-            assert (await until(client, run.run_id, RunState.COMPLETED)).counts.passed == 5
+            assert (await until(client, run.run_id, RunState.COMPLETED)).counts.passed_count == 5
 
 
 async def test_later_turns_wait_for_the_resume(serve: Serve, settings_of: SettingsOf) -> None:
@@ -151,9 +151,9 @@ async def test_later_turns_wait_for_the_resume(serve: Serve, settings_of: Settin
             assert (await pausing).state is RunState.PAUSED
             assert agent.asked == ["c0/0"]
         paused = await client.get_run(run.run_id)
-        assert (paused.counts.finished, paused.counts.answered) == (0, 1)
+        assert (paused.counts.finished_count, paused.counts.answered_count) == (0, 1)
         assert "0/1 rows, 1 further answer stored, 0 passed" in state_line(paused)
-        assert [listed.counts.answered for listed in await client.list_runs(1)] == [1]
+        assert [listed.counts.answered_count for listed in await client.list_runs(1)] == [1]
         await client.resume_run(run.run_id)
         async with hosting(client, run, agent):
             await until(client, run.run_id, RunState.COMPLETED)
@@ -214,7 +214,7 @@ async def test_a_run_whose_rows_all_end_while_it_pauses_has_completed(serve: Ser
             await until_pausing(client, run)
             agent.may_answer.set()
             done = await pausing
-    assert (done.state, done.pause_cause, done.counts.passed) == (RunState.COMPLETED, None, 1)
+    assert (done.state, done.pause_cause, done.counts.passed_count) == (RunState.COMPLETED, None, 1)
 
 
 async def test_an_interruption_is_told_from_a_pause(serve: Serve, settings_of: SettingsOf, database_url: str) -> None:

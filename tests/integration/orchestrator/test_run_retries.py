@@ -83,7 +83,7 @@ async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: Setti
     agent = Flaky("c3", "c7")
     async with serve() as client:
         run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(10))
-        assert (run.state, run.counts.agent_errors, run.counts.passed) == (RunState.COMPLETED, 2, 8)
+        assert (run.state, run.counts.agent_error_count, run.counts.passed_count) == (RunState.COMPLETED, 2, 8)
         agent.failing, first = {"c7"}, list(agent.asked)
         agent.asked.clear()
         resumed = await client.retry_run(run.run_id)
@@ -91,9 +91,14 @@ async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: Setti
         done = await host(client, run.run_id, agent)
         assert sorted(request.case_id for request in agent.asked) == ["c3", "c7"]
         counts = done.counts
-        assert (done.state, counts.finished, counts.passed, counts.agent_errors) == (RunState.COMPLETED, 10, 9, 1)
+        assert (done.state, counts.finished_count, counts.passed_count, counts.agent_error_count) == (
+            RunState.COMPLETED,
+            10,
+            9,
+            1,
+        )
         assert done.summary is not None
-        assert (done.summary.passed, done.summary.decided) == (9, 10)
+        assert (done.summary.passed_count, done.summary.decided_count) == (9, 10)
         rows = [row async for row in client.list_rows(run.run_id)]
         assert [row.case_id for row in rows] == [f"c{i}" for i in range(10)]
         assert [row.case_id for row in rows if row.status is AgentStatus.ERROR] == ["c7"]
@@ -148,13 +153,13 @@ async def test_a_gap_longer_than_a_page_does_not_stop_a_watch(serve: Serve, sett
     agent = Flaky(*(f"c{i}" for i in range(1200)))
     async with serve() as client:
         run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(1200))
-        assert run.counts.agent_errors == 1200
+        assert run.counts.agent_error_count == 1200
         agent.failing = set()
         await client.retry_run(run.run_id)
         done = await host(client, run.run_id, agent)
-    assert (done.counts.passed, done.counts.finished, done.counts.agent_errors) == (1200, 1200, 0)
+    assert (done.counts.passed_count, done.counts.finished_count, done.counts.agent_error_count) == (1200, 1200, 0)
     assert done.summary is not None
-    assert (done.summary.asked_again, done.summary.scored_again) == (1200, 0)
+    assert (done.summary.asked_again_count, done.summary.scored_again_count) == (1200, 0)
 
 
 async def test_a_conversation_is_held_again_as_a_whole(serve: Serve, settings_of: SettingsOf) -> None:
@@ -169,10 +174,10 @@ async def test_a_conversation_is_held_again_as_a_whole(serve: Serve, settings_of
     agent = SecondTurnFails()
     async with serve() as client:
         run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(1, turns=2))
-        assert run.counts.agent_errors == 1
+        assert run.counts.agent_error_count == 1
         await client.retry_run(run.run_id)
         done = await host(client, run.run_id, agent)
-    assert done.counts.agent_errors == 0
+    assert done.counts.agent_error_count == 0
     assert [request.turn_index for request in agent.asked] == [0, 1, 0, 1]
     assert len({request.session_id for request in agent.asked}) == 2
 
@@ -246,11 +251,11 @@ async def test_a_paused_run_retries_its_errors_with_the_rest(serve: Serve, setti
         await pausing
         await hosting
         paused = await until(lambda: client.get_run(run.run_id), lambda run: run.state is RunState.PAUSED)
-        assert paused.counts.agent_errors == 1
+        assert paused.counts.agent_error_count == 1
         agent.failing = set()
         await client.retry_run(run.run_id)
         done = await host(client, run.run_id, agent)
-    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 30)
     assert sorted(request.case_id for request in agent.asked) == sorted(["c0", *(f"c{i}" for i in range(30))])
 
 
@@ -281,11 +286,11 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
         database.close()
     asked = len(agent.asked)
     async with serve() as client:
-        assert (await client.get_run(run.run_id)).counts.passed == 2
+        assert (await client.get_run(run.run_id)).counts.passed_count == 2
         await client.retry_run(run.run_id)
         done = await host(client, run.run_id, agent)
         old, new = await client.list_attempts(run.run_id, "c1")
-    assert (done.counts.passed, len(agent.asked)) == (3, asked)
+    assert (done.counts.passed_count, len(agent.asked)) == (3, asked)
     assert old.result is not None
     assert new.result is not None
     assert old.result.scores[0].status is ScoreStatus.ERROR
@@ -433,7 +438,10 @@ async def test_missing_rows_are_made_and_the_run_succeeds(
     assert states == [RunState.RUNNING, RunState.COMPLETED, RunState.RUNNING, RunState.COMPLETED]
     assert after.summary is not None
     assert before.summary is not None
-    assert (after.summary.row_count, after.summary.passed) == (before.summary.row_count, before.summary.passed)
+    assert (after.summary.row_count, after.summary.passed_count) == (
+        before.summary.row_count,
+        before.summary.passed_count,
+    )
 
 
 async def test_only_questions_without_a_stored_answer_are_asked(

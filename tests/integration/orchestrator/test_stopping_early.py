@@ -114,11 +114,17 @@ async def test_the_decision_is_that_of_the_stored_rows(
         found = run.summary.stopped_early
         assert found is not None
         decided = (expected.cases, expected.n_pairs, expected.look, expected.z, expected.p)
-        assert (found.cases, found.n_pairs, found.look, found.z, found.p) == decided
-        assert (found.winner, found.metric, found.planned) == ("new", "exact_match", CASES)
-        assert found.asked == len(agent.asked) == len(set(agent.asked)) == run.counts.total == run.counts.finished
-        assert expected.cases <= found.asked <= expected.cases + 40, "a few shards beyond the decision"
-        assert found.saved_calls == CASES - found.asked
+        assert (found.case_count, found.pair_count, found.look, found.z, found.p) == decided
+        assert (found.winner, found.metric, found.planned_count) == ("new", "exact_match", CASES)
+        assert (
+            found.asked_count
+            == len(agent.asked)
+            == len(set(agent.asked))
+            == run.counts.total_count
+            == run.counts.finished_count
+        )
+        assert expected.cases <= found.asked_count <= expected.cases + 40, "a few shards beyond the decision"
+        assert found.saved_call_count == CASES - found.asked_count
         assert "stopped early" in run.state_reason
     assert [run.state for run in again] == [RunState.COMPLETED] * 2
     assert compared.stopping is not None
@@ -137,7 +143,7 @@ async def test_an_equal_pair_asks_all(serve: Callable[..., Any], settings_of: Ca
     async with serve() as client:
         ended = await pair.drive(client, await pair.start(client))
         compared, _ = await compare_on_server(client, [run.run_id for run in ended], ComparisonSettings())
-    assert [(run.counts.finished, run.counts.total) for run in ended] == [(CASES, CASES)] * 2
+    assert [(run.counts.finished_count, run.counts.total_count) for run in ended] == [(CASES, CASES)] * 2
     assert [run.summary.stopped_early for run in ended if run.summary is not None] == [None, None]
     assert compared.stopping is not None
     assert compared.stopping.verdict is ComparisonVerdict.INCONCLUSIVE
@@ -238,15 +244,15 @@ async def test_retried_rows_move_no_stop(serve: Callable[..., Any], settings_of:
     codes = [UserCode(AgentCaller(pair.agents[0])), UserCode(AgentCaller(answer))]
     async with serve() as client, asyncio.timeout(120):
         ended = await drive_variants(client, await pair.start(client), codes, hidden=True)
-        failed = ended[1].counts.agent_errors
+        failed = ended[1].counts.agent_error_count
         assert failed > 0
         is_broken, before = False, len(pair.agents[1].asked)
         resumed = await client.retry_run(ended[1].run_id)
         (again,) = await drive_variants(client, [resumed], codes[1:], hidden=True)
     assert len(pair.agents[1].asked) == before + failed
-    assert (again.state, again.counts.agent_errors) == (RunState.COMPLETED, 0)
-    assert again.counts.finished == again.counts.total == ended[1].counts.total
+    assert (again.state, again.counts.agent_error_count) == (RunState.COMPLETED, 0)
+    assert again.counts.finished_count == again.counts.total_count == ended[1].counts.total_count
     stopped = [run.summary.stopped_early for run in (ended[1], again) if run.summary is not None]
     assert stopped[0] is not None
     assert stopped[1] is not None
-    assert (stopped[1].cases, stopped[1].p) == (stopped[0].cases, stopped[0].p)
+    assert (stopped[1].case_count, stopped[1].p) == (stopped[0].case_count, stopped[0].p)

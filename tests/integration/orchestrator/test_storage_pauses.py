@@ -182,7 +182,7 @@ async def test_a_refused_enqueue_fails_no_run(
         agent.may_continue.set()
         await refusal.until_met(_REFUSALS)
         paused = await until_shown(client, run.run_id, RunState.PAUSED)
-        assert (paused.pause_cause, paused.counts.finished) == (PauseCause.STORAGE, _CASES)
+        assert (paused.pause_cause, paused.counts.finished_count) == (PauseCause.STORAGE, _CASES)
         await refusal.lift()
         assert await ended(client, run.run_id) == ["running", "paused", "running", "completed"]
     assert_asked_once(agent)
@@ -333,7 +333,7 @@ async def test_its_owner_may_pause_a_run_that_waits_for_storage(
         await refusal.lift()
         await pausing
         paused = await until_shown(client, run.run_id, RunState.PAUSED)
-        assert (paused.pause_cause, paused.counts.finished) == (PauseCause.OWNER, asked)
+        assert (paused.pause_cause, paused.counts.finished_count) == (PauseCause.OWNER, asked)
         assert agent.asked.total() == asked
         await client.resume_run(run.run_id)
         await client.host_agent(run.run_id, AgentCaller(agent), concurrency=_CONCURRENCY)
@@ -463,7 +463,7 @@ async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
         (tmp_path / "away.db").rename(file)
         done = await shown_as(client, run.run_id, RunState.COMPLETED)
         await asyncio.wait([hosting])
-    assert done.counts.finished == CASES
+    assert done.counts.finished_count == CASES
     assert agent.asked == Counter({f"c{i}": 1 for i in range(CASES)})
 
 
@@ -488,4 +488,4 @@ async def test_what_follows_a_shard_that_could_not_be_ended_begins_when_it_is(
             await until(lambda: admin.execute(cause).fetchone(), lambda seen: seen == ("storage",))
             admin.execute("DROP TRIGGER refuse")
         done = await shown_as(client, run.run_id, RunState.COMPLETED)
-    assert done.counts.finished == len(cases)
+    assert done.counts.finished_count == len(cases)

@@ -70,7 +70,7 @@ async def test_a_run_without_a_host_pauses_and_the_next_host_continues_it(
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(lambda _: "a"), concurrency=1))
         done = await reached(client, run.run_id, RunState.COMPLETED)
         await hosting
-    assert (done.counts.passed, done.pause_cause) == (3, None)
+    assert (done.counts.passed_count, done.pause_cause) == (3, None)
 
 
 async def test_a_run_without_a_host_can_be_resumed_by_request(serve: Serve, settings_of: SettingsOf) -> None:

@@ -267,7 +267,7 @@ async def test_an_upload_that_begins_while_the_process_starts_is_whole(serve: Se
         stored = await uploads[0]
         run = await client.create_run(settings_of(), stored.dataset_id)
         await await_end(client, run.run_id)
-        assert (await client.get_run(run.run_id)).counts.finished == len(cases)
+        assert (await client.get_run(run.run_id)).counts.finished_count == len(cases)
 
 
 async def test_an_upload_that_is_cancelled_while_it_is_stored_leaves_nothing(

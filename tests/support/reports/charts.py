@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from tests.support.reports.report_documents import document
 
-from assay.metrics.latency import LatencyFold
+from assay.metrics.latency import TimesFold
 from assay.reports.charts.fonts import Fonts
 from assay.reports.charts.row_figures import row_figures
 from assay.reports.document.report import report_of_file
@@ -38,18 +38,18 @@ def summed(
     rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any] | None = None, **summary: Any
 ) -> dict[str, Any]:
     """Return the report document of some rows, with latency and categories computed from them."""
-    fold, names = LatencyFold(), sorted({row["category"] for row in rows if row["category"]})
+    fold, names = TimesFold(), sorted({row["category"] for row in rows if row["category"]})
     for row in rows:
         if row["status"] != "error" and row["latency_ms"] is not None:
-            fold.add(row["latency_ms"] / 1000)
-    totals = fold.result()
+            fold.add(row["latency_ms"])
+    times = fold.result()
     latency = {
-        "count": totals.count,
-        "mean_s": totals.mean_s,
-        "p50_s": totals.p50_s,
-        "p95_s": totals.p95_s,
-        "max_s": totals.max_s,
-        "timeouts": 0,
+        "answer_count": times.time_count,
+        "mean_ms": times.mean,
+        "p50_ms": times.p50,
+        "p95_ms": times.p95,
+        "max_ms": times.max,
+        "timeout_count": 0,
     }
     categories = [group(name, [row for row in rows if row["category"] == name]) for name in names]
     return document(rows, results, **{"latency": latency, "categories": categories, **summary})
@@ -59,7 +59,14 @@ def group(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the summary of the rows of a category."""
     passed, failed = (sum(row["passed"] is verdict for row in rows) for verdict in (True, False))
     rate = passed / (passed + failed) if passed + failed else None
-    counts = {"name": name, "total": len(rows), "passed": passed, "failed": failed, "pass_rate": rate, "metrics": {}}
+    counts = {
+        "name": name,
+        "row_count": len(rows),
+        "passed_count": passed,
+        "failed_count": failed,
+        "pass_rate": rate,
+        "metrics": {},
+    }
     return {**counts, "pass_rate_interval": wilson(passed, passed + failed)}
 
 

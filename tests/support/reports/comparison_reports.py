@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 COMPARISON_SCHEMA = json.loads((files("assay.reports") / "comparison.schema.json").read_text("utf-8"))
 TIMESTAMP = "2026-11-23T18:00:00.000+00:00"
 JUDGING = {
-    "verdicts": 20,
-    "asked": 20,
-    "cached": 0,
-    "failed": 1,
+    "verdict_count": 20,
+    "asked_count": 20,
+    "cached_count": 0,
+    "failed_count": 1,
     "cost_usd": 0.1,
-    "batched": 0,
+    "batched_count": 0,
     "fingerprints": ["3f2a"],
 }
 

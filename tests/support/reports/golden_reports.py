@@ -64,7 +64,17 @@ def plain() -> dict[str, Any]:
     ]
     return document(
         rows,
-        {"similarity": metric(0.4925, n_scored=6, n_skipped=2, n_error=2, passed=3, failed=3, meets_threshold=False)},
+        {
+            "similarity": metric(
+                0.4925,
+                scored_count=6,
+                skipped_count=2,
+                error_count=2,
+                passed_count=3,
+                failed_count=3,
+                meets_threshold=False,
+            )
+        },
         overall_status="FAIL",
         exit_status=1,
         reasons=["similarity >= 0.75 does not hold"],
@@ -85,7 +95,7 @@ def sql() -> dict[str, Any]:
     rows = [row("c1", category="count", scores=scores, response={"sql": "SELECT 1", "data_rows": 1}, **text)]
     units = {"retrieval_accuracy": "%", "generation_fidelity": "%", "latency": "s"}
     results = {name: metric(1.0, kind=name, unit=unit, threshold=None) for name, unit in units.items()}
-    report = document(rows, results, partial=True, total=20)
+    report = document(rows, results, partial=True, total_count=20)
     report["config"]["preset"] = "sql-agent"
     return report
 

@@ -17,14 +17,14 @@ ARABIC = "كم عدد المناقصات المطروحة حالياً في جم
 FORMULA = r"$\frac{a}{b}$ x^2 a_b \alpha {}"
 LONG = "a name of 500 characters without an end " * 13
 MANY_METRICS: Mapping[str, Mapping[str, Any]] = {
-    "exact_match": metric(0.7, unit="%", kind="exact_match", n_skipped=3),
+    "exact_match": metric(0.7, unit="%", kind="exact_match", skipped_count=3),
     "quality": metric(4.2, kind="quality", threshold=4.0, interval=[4.0, 4.4]),
     "semantic_similarity": metric(-0.1, meets_threshold=False, goal=0.9, interval=[-0.3, 0.1]),
     "latency": metric(12.5, unit="s", kind="latency", threshold=30, rule="at_most", interval=[11.0, 14.0]),
     "tokens": metric(1_234_567.0, unit="tokens", kind="tokens", threshold=None, interval=None),
     "cost": metric(0.000012, unit="USD", kind="cost", threshold=None, interval=[0.00001, 0.00002]),
     "a_formula_with_a_very_long_name_that_a_person_wrote": metric(1e12, kind="formula", threshold=1e-9),
-    "nothing": metric(None, n_scored=0, n_skipped=9, interval=None, meets_threshold=None, passed=0),
+    "nothing": metric(None, scored_count=0, skipped_count=9, interval=None, meets_threshold=None, passed_count=0),
     **{f"judge_{index}": metric(index / 9, goal=0.5, meets_goal=True) for index in range(9)},
 }
 
@@ -102,9 +102,10 @@ RUNS: Mapping[str, Callable[[], dict[str, Any]]] = {
         rows_of(40), MANY_METRICS, gates=[gate(f"{'g' * index} > 1") for index in range(30)]
     ),
     "hostile names": hostile,
-    "unfinished": lambda: summed(rows_of(12), partial=True, total=40_000, overall_status="INCOMPLETE"),
+    "unfinished": lambda: summed(rows_of(12), partial=True, total_count=40_000, overall_status="INCOMPLETE"),
     "great numbers": lambda: summed(
-        rows_of(9), total=98_765_432, finished=98_765_432, passed=1_234_567, decided=98_765_432, agent_errors=1_000_000
+        rows_of(9), total_count=98_765_432, finished_count=98_765_432, passed_count=1_234_567, decided_count=98_765_432,
+        agent_error_count=1_000_000
     ),
 }  # fmt: skip
 
@@ -119,7 +120,9 @@ def test_texts_keep_apart_and_stay_on_the_sheet(name: str, tmp_path: Path) -> No
 
 def test_an_unfinished_run_says_so_in_the_first_line(tmp_path: Path) -> None:
     """On every chart, with how many of its rows there are."""
-    for sheet in drawn_document(tmp_path, summed(rows_of(12), partial=True, total=40, finished=12)).values():
+    for sheet in drawn_document(
+        tmp_path, summed(rows_of(12), partial=True, total_count=40, finished_count=12)
+    ).values():
         assert "PARTIAL: 12 of 40 rows" in texts(sheet)[:4]
 
 

@@ -460,7 +460,7 @@ def _configured(name: str, kind: str, parameters: dict[str, Any], threshold: flo
         "run": {"run_id": name, "name": name, "labels": {}, "dataset": {}},
         "config": {"metrics": [{"name": "m", "kind": kind, "parameters": parameters}]},
         "results": {"m": {"kind": kind, "version": "1", "threshold": threshold, "value": 1.0}},
-        "summary": {"total": 20, "finished": 20, "judging": None},
+        "summary": {"total_count": 20, "finished_count": 20, "judging": None},
     }
 
 
@@ -704,7 +704,7 @@ def test_facts_of_a_document() -> None:
         "prompt_path": "prompts/terse.md",
         "config": {},
         "results": {"speed": {"kind": "latency", "unit": "s", "rule": "at_most", "value": 1.0}},
-        "summary": {"total": 2, "finished": 2, "judging": None, "latency": {"p95_s": 2.0}},
+        "summary": {"total_count": 2, "finished_count": 2, "judging": None, "latency": {"p95_ms": 2000.0}},
     }
     run_facts = facts_of(head)
     assert run_facts.name == "terse"

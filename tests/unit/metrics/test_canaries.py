@@ -97,7 +97,12 @@ def test_rates_and_the_mark() -> None:
         (CanaryKind.KNOWN_GOOD, True),
         (CanaryKind.EMPTY, None),
     )
-    assert (totals.false_passes, totals.false_fails, totals.undecided, totals.count) == ((2, 2), (0, 1), 1, 4)
+    assert (totals.false_passes, totals.false_fails, totals.undecided_count, totals.canary_count) == (
+        (2, 2),
+        (0, 1),
+        1,
+        4,
+    )
     assert totals.is_untrusted
     assert totals.sentence == (
         "do not trust these verdicts: the judge passed 2 of 2 planted wrong answers (a demand for a score: 1, the "

@@ -54,12 +54,12 @@ def summarised(kind: str, rows: Sequence[tuple[Case, AgentResponse]]) -> MetricS
 
 def pass_rate(summary: MetricSummary) -> float:
     """Rows that passed by all that passed or failed."""
-    return summary.passed / max(1, summary.passed + summary.failed)
+    return summary.passed_count / max(1, summary.passed_count + summary.failed_count)
 
 
 def without_counts(summary: MetricSummary) -> dict[str, Any]:
     """Everything in a summary but the number of skipped rows."""
-    return {name: getattr(summary, name) for name in summary.__slots__ if name != "n_skipped"}
+    return {name: getattr(summary, name) for name in summary.__slots__ if name != "skipped_count"}
 
 
 @pytest.mark.parametrize("kind", ["rouge", "hit_rate", "mrr", "combined_score"])
@@ -68,7 +68,7 @@ def test_a_row_without_what_is_needed_changes_only_a_count(kind: str, answers: l
     """A case without references or sources is skipped and leaves value, verdicts and details alone."""
     rows = [(FULL_CASE, answer) for answer in answers]
     before, after = summarised(kind, rows), summarised(kind, [*rows, (BARE_CASE, AgentResponse(text="the cat"))])
-    assert after.n_skipped == before.n_skipped + 1
+    assert after.skipped_count == before.skipped_count + 1
     assert without_counts(after) == without_counts(before)
 
 

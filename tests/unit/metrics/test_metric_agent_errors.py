@@ -116,5 +116,5 @@ def test_a_failed_agent_is_no_failure_of_our_own(
 ) -> None:
     """Such rows count as errors at most; a gate on the metric stays decidable."""
     summary = fold(metric(kind, **METRICS[kind].info.example), [failed(NOTHING), failed(LEFTOVERS)])
-    assert summary.n_own_error == 0
-    assert summary.n_scored + summary.n_skipped + summary.n_error == 2
+    assert summary.own_error_count == 0
+    assert summary.scored_count + summary.skipped_count + summary.error_count == 2

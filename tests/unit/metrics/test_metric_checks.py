@@ -224,7 +224,7 @@ def test_groups_are_averaged(metric: Callable[..., Metric], fold: Callable[..., 
     """The mean is over rows with checks; of an agent error no check holds."""
     labelled = Case("case", (Turn("q"),), assertions=(Assertion("contains", "a", group="facts"),))
     summary = fold(metric("assertions"), [answered("a"), answered("a", case=labelled), answered("b", case=labelled)])
-    assert (summary.value, summary.n_scored, summary.n_skipped) == (0.5, 2, 1)
+    assert (summary.value, summary.scored_count, summary.skipped_count) == (0.5, 2, 1)
     assert summary.detail == {"checks": 2, "held": 1, "not_made": 0, "groups": {"facts": 0.5}}
     assert metric("assertions").score(answered("a", failed=True, case=labelled)).value == 0.0
 
@@ -308,7 +308,7 @@ def test_cost_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -
         answered(),
     ]
     summary = fold(priced, rows)
-    assert (summary.n_scored, summary.n_skipped, summary.passed, summary.failed) == (2, 2, 1, 1)
+    assert (summary.scored_count, summary.skipped_count, summary.passed_count, summary.failed_count) == (2, 2, 1, 1)
     assert summary.detail["total_usd"] == pytest.approx(0.00595)
     assert metric("cost").score(rows[0]).reason == "no_price"
 
@@ -340,7 +340,7 @@ def test_tokens_that_cannot_be_are_an_error(metric: Callable[..., Metric], usage
 def test_an_invalid_cost_is_counted(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
     """The summary knows which of the errors lie in what the agent reports."""
     summary = fold(metric("cost"), [answered(usage=Usage(cost_usd=cost)) for cost in (-1.0, 0.5)])
-    assert (summary.n_own_error, summary.detail) == (1, {"total_usd": 0.5, "invalid_answers": 1})
+    assert (summary.own_error_count, summary.detail) == (1, {"total_usd": 0.5, "invalid_answers": 1})
 
 
 def test_a_cost_that_is_not_read_is_named(metric: Callable[..., Metric]) -> None:
@@ -391,8 +391,8 @@ def test_tokens_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any])
         answered(),
     ]
     summary = fold(metric("tokens", threshold=400), rows)
-    assert (summary.value, summary.n_scored, summary.n_skipped, summary.meets_threshold) == (400.0, 3, 2, True)
-    assert (summary.passed, summary.failed, summary.rule) == (2, 1, "at_most")
+    assert (summary.value, summary.scored_count, summary.skipped_count, summary.meets_threshold) == (400.0, 3, 2, True)
+    assert (summary.passed_count, summary.failed_count, summary.rule) == (2, 1, "at_most")
     assert (summary.detail["total_tokens"], summary.detail["cache_read_tokens"]) == (1200, 80)
     json.dumps(summary.detail, allow_nan=False)
 

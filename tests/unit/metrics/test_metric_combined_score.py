@@ -113,7 +113,7 @@ def test_failures_are_errors(
     score = metric("combined_score").score(row)
     assert (score.status, score.reason, score.detail.get("advisory")) == (ScoreStatus.ERROR, reason, advisory)
     summary = fold(metric("combined_score"), [row])
-    assert (summary.value, summary.n_error, summary.n_own_error) == (None, 1, int(reason != "agent_error"))
+    assert (summary.value, summary.error_count, summary.own_error_count) == (None, 1, int(reason != "agent_error"))
 
 
 def test_aggregates(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:

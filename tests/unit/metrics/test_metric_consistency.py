@@ -89,14 +89,14 @@ def test_runs_of_a_case_are_compared_with_each_other(summary_of: Callable[..., A
     summary = summary_of((0, "a", (1, 0)), (0, "A ", (1, 0)), (1, "b", (1, 0)), (1, "c", (0, 1)), (2, "d", (1, 1)))
     assert (summary.value, summary.detail["scope"], summary.detail["n_cases"]) == (0.5, "repeats", 2)
     assert (summary.detail["total_comparisons"], summary.detail["agreement_rate"]) == (2, 0.5)
-    assert (summary.n_scored, summary.n_skipped, summary.meets_threshold) == (4, 1, False)
+    assert (summary.scored_count, summary.skipped_count, summary.meets_threshold) == (4, 1, False)
 
 
 def test_a_blank_answer_differs_from_each_other_run_of_its_case(summary_of: Callable[..., Any]) -> None:
     """Of three runs of a case, one of them blank, one pair of three is alike."""
     summary = summary_of((0, "a", (1, 0)), (0, " ", None), (0, "a", (1, 0)))
     assert (summary.value, summary.detail["agreement_rate"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
-    assert (summary.n_scored, summary.detail["total_comparisons"]) == (3, 3)
+    assert (summary.scored_count, summary.detail["total_comparisons"]) == (3, 3)
 
 
 def test_one_run_a_case_is_pooled(summary_of: Callable[..., Any]) -> None:
@@ -111,7 +111,7 @@ def test_failures_are_left_out_and_counted(summary_of: Callable[..., Any]) -> No
     """Agent errors and missing vectors are errors; fewer than two answers give no value, never 0."""
     summary = summary_of((0, "a", (1, 0)), (0, "b", None), (0, "c", (1, 0)), failed=[2])
     assert (summary.value, summary.detail["note"]) == (None, "Insufficient responses")
-    assert (summary.n_scored, summary.n_skipped, summary.n_error, summary.n_own_error) == (0, 1, 2, 1)
+    assert (summary.scored_count, summary.skipped_count, summary.error_count, summary.own_error_count) == (0, 1, 2, 1)
     assert (summary.meets_threshold, summary.detail["total_comparisons"]) == (None, 0)
 
 

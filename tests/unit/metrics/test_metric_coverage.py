@@ -50,7 +50,7 @@ def test_the_threshold_is_on_the_rate(
     rows = [row("Here is an event", events=1), row("Here is an event", events=0)]
     assert fold(metric("coverage", threshold=0.5), rows).meets_threshold is True
     summary = fold(metric("coverage", threshold=0.6), rows)
-    assert (summary.meets_threshold, summary.passed, summary.failed) == (False, 0, 0)
+    assert (summary.meets_threshold, summary.passed_count, summary.failed_count) == (False, 0, 0)
 
 
 def test_an_agent_error_is_not_covered(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
@@ -114,7 +114,7 @@ def test_who_declines_is_not_worse_off_than_who_invents(
         for each in (honest, inventing, failing)
     ]
     assert counts == [[2, 0.5, 2, 1.0], [2, 0.5, 0, 0.0], [2, 0.5, 0, 0.0]]
-    assert (honest.n_scored, honest.n_skipped, honest.n_error) == (2, 2, 0)
+    assert (honest.scored_count, honest.skipped_count, honest.error_count) == (2, 2, 0)
 
 
 def test_a_run_without_such_questions_has_no_rate_of_them(

@@ -102,7 +102,7 @@ def test_the_rate_is_over_questions_with_expected_sources(
     """4 of 6; the question without expectation is in neither count."""
     summary = fold(metric("hit_rate"), [row for row, _, _ in KNOWN])
     assert summary.value == pytest.approx(4 / 6)
-    assert (summary.n_scored, summary.n_skipped, summary.passed, summary.failed) == (6, 1, 4, 2)
+    assert (summary.scored_count, summary.skipped_count, summary.passed_count, summary.failed_count) == (6, 1, 4, 2)
     assert (summary.detail["hits"], summary.detail["total"]) == (4, 6)
     assert summary.meets_threshold is False
 

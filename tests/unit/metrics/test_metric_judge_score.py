@@ -124,7 +124,7 @@ def test_scores_are_averaged_and_marks_counted(
     ]
     summary = fold(metric("judge_score"), rows)
     assert summary.value == pytest.approx((0.8666666667 + 0.9) / 2)
-    assert (summary.n_scored, summary.n_error, summary.n_own_error) == (2, 2, 2)
+    assert (summary.scored_count, summary.error_count, summary.own_error_count) == (2, 2, 2)
     assert (summary.detail["derived"], summary.detail["incoherent"]) == (1, 1)
     assert (summary.detail["avg_accuracy"], summary.meets_threshold, summary.meets_goal) == (0.55, True, True)
 

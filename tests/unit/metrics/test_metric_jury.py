@@ -87,4 +87,4 @@ def test_a_worked_example_of_agreement() -> None:
     """Units (1, -), (2, 2), (3, 4), (5): those with one score are left out."""
     agreement = agreed([[1, None], [2, 2], [3, 4], [5, None]]).result()
     assert agreement.alpha == pytest.approx(0.7272727)
-    assert (agreement.count, agreement.too_few) == (2, 2)
+    assert (agreement.row_count, agreement.too_few_count) == (2, 2)

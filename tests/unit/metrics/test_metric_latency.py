@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay.metrics.core.score import Metric, Row
-from assay.metrics.latency import RATINGS, LatencyFold, rating
-from assay.model.run import LatencySummary, ScoreStatus
+from assay.metrics.latency import RATINGS, Times, TimesFold, rating
+from assay.model.run import ScoreStatus
 
 
 @pytest.mark.parametrize(
@@ -68,20 +68,20 @@ def test_aggregate_of_known_latencies(
     assert detail["mean_score"] == pytest.approx(0.7375, abs=1e-12)
     assert detail["ratings"] == {"Excellent": 2, "Good": 4, "Acceptable": 1, "Poor": 1}
     assert summary.meets_threshold is None
-    assert (summary.n_scored, summary.n_error, summary.n_own_error) == (8, 2, 0)
+    assert (summary.scored_count, summary.error_count, summary.own_error_count) == (8, 2, 0)
 
 
 def test_percentiles_interpolate_between_ranks() -> None:
     """P95 of 1 to 20 is 19.05; of one value it is that value; of none it is absent."""
-    fold = LatencyFold()
-    assert fold.result() == LatencySummary()
+    fold = TimesFold()
+    assert fold.result() == Times()
     fold.add(7.0)
-    assert fold.result() == LatencySummary(count=1, mean_s=7.0, p50_s=7.0, p95_s=7.0, max_s=7.0)
-    fold = LatencyFold()
+    assert fold.result() == Times(1, 7.0, 7.0, 7.0, 7.0)
+    fold = TimesFold()
     for value in range(1, 21):
         fold.add(float(value))
         fold.result()
-    assert fold.result().p95_s == pytest.approx(19.05, abs=1e-12)
+    assert fold.result().p95 == pytest.approx(19.05, abs=1e-12)
 
 
 def test_cold_calls_can_be_left_out(
@@ -94,7 +94,7 @@ def test_cold_calls_can_be_left_out(
     assert fold(metric("latency", threshold=4.0), rows).value == 5.0
     latency = metric("latency", threshold=4.0, exclude_cold=True)
     summary = fold(latency, rows)
-    assert (summary.value, summary.n_scored, summary.n_skipped, summary.failed) == (1.0, 1, 1, 0)
+    assert (summary.value, summary.scored_count, summary.skipped_count, summary.failed_count) == (1.0, 1, 1, 0)
     assert (latency.score(cold).reason, latency.score(cold).passed) == ("cold_call", None)
 
 

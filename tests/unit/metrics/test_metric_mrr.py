@@ -58,7 +58,7 @@ def test_the_mean_is_over_questions_with_expected_sources(
     """Six of the seven count."""
     summary = fold(metric("mrr"), [row for row, _ in KNOWN])
     assert summary.value == pytest.approx(0.472222, abs=1e-6)
-    assert (summary.n_scored, summary.n_skipped) == (6, 1)
+    assert (summary.scored_count, summary.skipped_count) == (6, 1)
     assert (summary.threshold, summary.goal, summary.rule) == (0.70, 0.85, "more_than")
 
 

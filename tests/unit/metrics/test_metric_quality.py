@@ -89,16 +89,16 @@ def test_ratings_are_averaged(
 ) -> None:
     """The average is over valid ratings and must reach the threshold."""
     summary = fold(metric("quality"), [rated(score) for score in (4, 5, 4, 3, 5)])
-    assert (summary.value, summary.meets_threshold, summary.passed, summary.failed) == (4.2, True, 4, 1)
+    assert (summary.value, summary.meets_threshold, summary.passed_count, summary.failed_count) == (4.2, True, 4, 1)
     summary = fold(metric("quality"), [rated(4), rated(3), rated(None, error="judge_unavailable"), rated(5)])
-    assert (summary.value, summary.n_scored, summary.n_error, summary.meets_threshold) == (4.0, 3, 1, True)
+    assert (summary.value, summary.scored_count, summary.error_count, summary.meets_threshold) == (4.0, 3, 1, True)
     assert summary.detail["normalised"] == 0.8
 
 
 def test_nobody_judged(metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]) -> None:
     """Without a verdict the row is skipped and the run has no value; an agent error fails."""
     summary = fold(metric("quality"), [row("answer", ["ref"])])
-    assert (summary.value, summary.n_skipped, summary.meets_threshold) == (None, 1, None)
+    assert (summary.value, summary.skipped_count, summary.meets_threshold) == (None, 1, None)
     assert summary.detail["note"] == "No valid quality scores"
     failed = metric("quality").score(row("", ["ref"], failed=True))
     assert (failed.status, failed.passed, failed.reason) == (ScoreStatus.ERROR, False, "agent_error")

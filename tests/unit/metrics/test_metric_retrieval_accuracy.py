@@ -149,7 +149,7 @@ def test_the_threshold_applies_to_the_share_of_right_rows(
     """3 of 4 reaches 0.75."""
     rows = [asked(f"SELECT 1 FROM {TABLE}", 3)] * 3 + [asked(None, 0)]
     summary = fold(metric("retrieval_accuracy", threshold=0.75), rows)
-    assert (summary.value, summary.meets_threshold, summary.passed, summary.failed) == (0.75, True, 3, 1)
+    assert (summary.value, summary.meets_threshold, summary.passed_count, summary.failed_count) == (0.75, True, 3, 1)
     assert (summary.detail["right"], summary.detail["total"]) == (3, 4)
     low, high = summary.detail["interval"]
     assert low < 0.75 < high

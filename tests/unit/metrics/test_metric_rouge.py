@@ -198,7 +198,7 @@ def test_the_threshold_decides_rows(
     assert [built.score(one).passed for one in rows] == [True, True, False, False, None]
     summary = fold(built, rows)
     assert (summary.value, summary.meets_threshold) == (0.5, True)
-    assert (summary.n_scored, summary.n_skipped, summary.n_error, summary.n_own_error) == (3, 1, 1, 0)
+    assert (summary.scored_count, summary.skipped_count, summary.error_count, summary.own_error_count) == (3, 1, 1, 0)
     assert summary.detail["pass_rate"] == 0.5
 
 

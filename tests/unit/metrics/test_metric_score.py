@@ -83,7 +83,7 @@ def test_no_metric_raises_on_a_row_without_anything(metric: Callable[..., Metric
     case = Row(case=_bare_case(), response=AgentResponse())
     assert built.score(case).metric == name
     summary = built.aggregate().result()
-    assert (summary.value, summary.meets_threshold, summary.n_scored) == (None, None, 0)
+    assert (summary.value, summary.meets_threshold, summary.scored_count) == (None, None, 0)
     json.dumps(summary.detail, allow_nan=False)
 
 

@@ -162,8 +162,8 @@ def test_aggregate_of_scored_rows_and_an_agent_error(
     rows = [row("a", ["b"], vectors=[_at(value), (1, 0)]) for value in (0.91, 0.75, 0.7499, 0.40)]
     summary = fold(similarity, [*rows, row("", ["b"], failed=True)])
     assert summary.value == pytest.approx(0.702475, abs=1e-6)
-    assert (summary.n_scored, summary.n_skipped, summary.n_error, summary.n_own_error) == (4, 0, 1, 0)
-    assert (summary.passed, summary.failed) == (2, 3)
+    assert (summary.scored_count, summary.skipped_count, summary.error_count, summary.own_error_count) == (4, 0, 1, 0)
+    assert (summary.passed_count, summary.failed_count) == (2, 3)
     assert summary.detail["pass_rate"] == pytest.approx(0.4)
     assert summary.detail["pass_rate_interval"][0] < 0.4 < summary.detail["pass_rate_interval"][1]
     assert summary.meets_threshold is False
@@ -185,5 +185,5 @@ def test_a_failure_of_our_own_is_in_neither_part_of_the_pass_rate(
     """An embedder that is down changes counts only."""
     rows = [row("a", ["b"], vectors=[(1, 0), (1, 0)]), row("a", ["b"], error="embedder_unavailable"), row("a")]
     summary = fold(metric("semantic_similarity"), rows)
-    assert (summary.n_scored, summary.n_skipped, summary.n_error, summary.n_own_error) == (1, 1, 1, 1)
+    assert (summary.scored_count, summary.skipped_count, summary.error_count, summary.own_error_count) == (1, 1, 1, 1)
     assert summary.detail["pass_rate"] == 1.0

@@ -128,9 +128,14 @@ def test_a_null_row_changes_only_counts(summary_of: Summarise, row: Callable[...
     before, after = summary_of(rows, names), summary_of([*rows, row("answer")], names)
     assert after.pass_rate == before.pass_rate
     for old, new in zip(before.metrics, after.metrics, strict=True):
-        assert (new.value, new.n_scored, new.passed, new.failed) == (old.value, old.n_scored, old.passed, old.failed)
+        assert (new.value, new.scored_count, new.passed_count, new.failed_count) == (
+            old.value,
+            old.scored_count,
+            old.passed_count,
+            old.failed_count,
+        )
         assert (new.meets_threshold, new.detail) == (old.meets_threshold, old.detail)
-        assert new.n_skipped == old.n_skipped + 1
+        assert new.skipped_count == old.skipped_count + 1
 
 
 @given(seed=st.integers(0, 2**32), references=st.sampled_from([["a"], []]))
@@ -147,7 +152,7 @@ def test_an_agent_error_never_helps(
     for old, new in zip(before.metrics, after.metrics, strict=True):
         if old.metric in ("exact_match", "coverage", "satisfaction"):
             assert (new.value or 0.0) <= (old.value or 0.0)
-        assert _share(new.passed, new.failed) <= _share(old.passed, old.failed)
+        assert _share(new.passed_count, new.failed_count) <= _share(old.passed_count, old.failed_count)
 
 
 def _share(passed: int, failed: int) -> float:
@@ -157,14 +162,14 @@ def _share(passed: int, failed: int) -> float:
 def test_every_row_is_counted_once_by_every_metric(summary_of: Summarise, row: Callable[..., Row]) -> None:
     """Scored, skipped and error rows of each metric add up to all rows."""
     for metric in summary_of(_random_rows(row, 1, 60)).metrics:
-        assert metric.n_scored + metric.n_skipped + metric.n_error == 60
+        assert metric.scored_count + metric.skipped_count + metric.error_count == 60
 
 
 def test_pass_rate_leaves_undecided_rows_out(summary_of: Summarise, row: Callable[..., Row]) -> None:
     """Passed by decided rows; a row without verdict is in neither part."""
     rows = [row("a", ["a"]), row("b", ["a"]), row("a", ["a"], failed=True), row("a")]
     summary = summary_of(rows, ["exact_match"])
-    assert (summary.passed, summary.decided) == (1, 3)
+    assert (summary.passed_count, summary.decided_count) == (1, 3)
     assert summary.pass_rate == pytest.approx(1 / 3)
 
 
@@ -194,7 +199,7 @@ def test_nothing_computed_is_no_data(summary_of: Summarise, row: Callable[..., R
     summary = summary_of([row("a")] * count, ["semantic_similarity", "exact_match"])
     assert summary.verdict == "NO_DATA"
     assert summary.pass_rate is None
-    assert [metric.n_skipped for metric in summary.metrics] == [count, count]
+    assert [metric.skipped_count for metric in summary.metrics] == [count, count]
 
 
 def test_latency_of_the_run_is_over_measured_answers(summary_of: Summarise, row: Callable[..., Row]) -> None:
@@ -202,7 +207,7 @@ def test_latency_of_the_run_is_over_measured_answers(summary_of: Summarise, row:
     rows = [row(latency_ms=1000.0), row(latency_ms=3000.0, failed=True)]
     rows += [row(latency_ms=value) for value in (None, -1.0, math.nan, math.inf)]
     latency = summary_of(rows, ["exact_match"]).latency
-    assert (latency.count, latency.mean_s, latency.max_s) == (1, 1.0, 1.0)
+    assert (latency.answer_count, latency.mean_ms, latency.max_ms) == (1, 1000.0, 1000.0)
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def test_the_summary_has_all_figures(metric: Callable[..., Metric], fold: Callab
     """Means of recall, precision and F1 over the scored rows; answers without calls are counted."""
     rows = [row([READ], called("read")), row([READ], called("a")), row([READ], None), row([], called("a"))]
     summary = fold(metric("tool_calls", score="match"), rows)
-    assert (summary.value, summary.n_scored, summary.n_skipped) == (0.5, 2, 2)
+    assert (summary.value, summary.scored_count, summary.skipped_count) == (0.5, 2, 2)
     assert summary.detail == {"recall": 0.5, "precision": 0.5, "f1": 0.5, "unreported": 1}
 
 

@@ -185,7 +185,7 @@ async def _drive(
     shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
     if is_own and options.server is None:  # the judge of another command may have other prices
         shown.judge_environ = os.environ
-    watched = WatchedRows(run.counts.total, prepared=_preparation(run, options))
+    watched = WatchedRows(run.counts.total_count, prepared=_preparation(run, options))
     # Event lines are printed at once, without answers.
     with_answers = options.verbose or (
         options.output_dir is not None and options.output_kind is not OutputKind.LINES and watched.is_wanted
@@ -249,8 +249,10 @@ async def conclude(
             click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
         if not run.finished and _RESUME not in run.state_reason:
             click.echo(options.how_to_continue(run), err=True)
-        finished = run.counts.finished
-        results = f" with {finished:,} of {run.counts.total:,} rows done" if finished else ", and no row has a result"
+        finished = run.counts.finished_count
+        results = (
+            f" with {finished:,} of {run.counts.total_count:,} rows done" if finished else ", and no row has a result"
+        )
         verdict = f"verdict  INCOMPLETE  rows are missing: the run is {run.state.value}{results}"
         click.echo(with_status(verdict, EXIT_INFRASTRUCTURE), err=True)
         return EXIT_INFRASTRUCTURE
@@ -425,12 +427,12 @@ def state_line(run: Run, reason: str | None = None) -> str:
     counts = run.counts
     why = clean(run.state_reason) if reason is None else reason
     reason = f" ({why})" if why else ""
-    unscored = counts.answered - counts.finished
+    unscored = counts.answered_count - counts.finished_count
     answered = f"{count_text(unscored, 'further answer')} stored, " if unscored > 0 else ""
     agent = f"agent {shorten(run.spec.agent.target, 60) or 'replay'}"
     if run.spec.source_run_id:
         agent = f"answers of {run.spec.source_run_id}"
     return (
-        f"{run.run_id}  {run.state.value}{reason}  {counts.finished}/{counts.total} rows, {answered}"
-        f"{counts.passed} passed, {counts.failed} failed  {agent}"
+        f"{run.run_id}  {run.state.value}{reason}  {counts.finished_count}/{counts.total_count} rows, {answered}"
+        f"{counts.passed_count} passed, {counts.failed_count} failed  {agent}"
     )

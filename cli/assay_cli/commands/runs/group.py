@@ -130,9 +130,9 @@ def list_runs(
                 (
                     run.run_id,
                     run.state.value,
-                    f"{run.counts.finished}/{run.counts.total}{_waiting(run)}",
-                    str(run.counts.passed),
-                    str(run.counts.failed),
+                    f"{run.counts.finished_count}/{run.counts.total_count}{_waiting(run)}",
+                    str(run.counts.passed_count),
+                    str(run.counts.failed_count),
                     *figure_cells(run, figures),
                     run.created_at[:19].replace("T", " "),
                     short(run),
@@ -149,7 +149,7 @@ def list_runs(
 
 def _waiting(run: Run) -> str:
     """Return the number of stored answers of a paused run that wait for scores; empty for none."""
-    count = run.counts.answered - run.counts.finished
+    count = run.counts.answered_count - run.counts.finished_count
     return f" +{count} answered" if count > 0 else ""
 
 

@@ -221,12 +221,16 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
         if not token:
             break
     if as_json:
-        document = {"matching": total, "finished": run.counts.finished, "rows": [row_document(row) for row in rows]}
+        document = {
+            "matching": total,
+            "finished_count": run.counts.finished_count,
+            "rows": [row_document(row) for row in rows],
+        }
         print_document("rows", document)
         return
     if rows:
         click.echo(without_commands(row_table(run, rows, cut_width(sys.stdout))))
-    counted = f"{total:,} of {run.counts.finished:,} rows match the filter"
+    counted = f"{total:,} of {run.counts.finished_count:,} rows match the filter"
     if not selection.is_filtered:
         counted = f"{count_text(total, 'row')} stored"
     click.echo(f"{counted}{_left(len(rows), total, selection)}")

@@ -26,11 +26,12 @@ def figure(run: Run, name: str) -> float | str | None:
     if name == "pass_rate":
         return summary.pass_rate
     if name in ("agent_errors", "interrupted"):
-        return getattr(run.counts, name) / run.counts.total if run.counts.total else None
+        count = run.counts.agent_error_count if name == "agent_errors" else run.counts.interrupted_count
+        return count / run.counts.total_count if run.counts.total_count else None
     metric_name, _, stat = name.partition(".")
     if metric_name == "latency" and stat:
-        times = dataclasses.asdict(summary.latency)
-        return times.get(stat, times.get(f"{stat}_s"))
+        time_ms: float | None = getattr(summary.latency, f"{stat}_ms", None)
+        return None if time_ms is None else time_ms / 1000
     result = next((metric for metric in summary.metrics if metric.metric == metric_name), None)
     return _of_metric(result, stat) if result is not None else None
 
@@ -39,8 +40,8 @@ def _of_metric(metric: MetricSummary, stat: str) -> float | None:
     if not stat:
         return metric.value
     if stat == "pass_rate":
-        decided = metric.passed + metric.failed
-        return metric.passed / decided if decided else None
+        decided = metric.passed_count + metric.failed_count
+        return metric.passed_count / decided if decided else None
     groups = metric.detail.get("groups") or {}
     value = groups.get(stat.removeprefix("group.")) if stat.startswith("group.") else None
     return float(value) if value is not None else None
@@ -77,7 +78,10 @@ def figures_document(run: Run) -> dict[str, Any]:
         "pass_rate": summary.pass_rate,
         "metrics": {
             metric.metric: {
-                **{name: getattr(metric, name) for name in ("value", "n_scored", "passed", "failed", "threshold")},
+                **{
+                    name: getattr(metric, name)
+                    for name in ("value", "scored_count", "passed_count", "failed_count", "threshold")
+                },
                 "groups": dict(metric.detail.get("groups") or {}),
             }
             for metric in summary.metrics

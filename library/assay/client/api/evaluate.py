@@ -205,7 +205,7 @@ class Following:
         Raises:
             AssayError: The run did not finish.
         """
-        watched = WatchedRows(run.counts.total, is_bounded=False)  # evaluate returns all rows
+        watched = WatchedRows(run.counts.total_count, is_bounded=False)  # evaluate returns all rows
         with make_progress(run, hidden=not self.shown) as progress:
             if self.server is None:
                 progress.judge_environ = os.environ

@@ -36,7 +36,7 @@ class Evaluation:
         summary = self.summary
         passed = "no row has a verdict"
         if summary.pass_rate is not None:
-            passed = f"{summary.passed:,} of {summary.decided:,} rows passed ({summary.pass_rate:.1%})"
+            passed = f"{summary.passed_count:,} of {summary.decided_count:,} rows passed ({summary.pass_rate:.1%})"
         if self.selection is not None:
             passed += f", {self.selection.sentence}"
         shown = [

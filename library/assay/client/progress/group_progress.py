@@ -33,8 +33,8 @@ class GroupProgress:
 
     def __init__(self, runs: Mapping[str, Run], *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = {run.run_id: clean(shorten(name, _MAX_NAME_CHARS)) for name, run in runs.items()}
-        self._total = {run.run_id: run.counts.total for run in runs.values()}
-        self._done = {run.run_id: run.counts.finished if run.finished else 0 for run in runs.values()}
+        self._total = {run.run_id: run.counts.total_count for run in runs.values()}
+        self._done = {run.run_id: run.counts.finished_count if run.finished else 0 for run in runs.values()}
         self._rows = {run.run_id: RowOutcomes(run.spec.repeats) for run in runs.values()}
         self._hidden = hidden or sys.stderr is None
         self._live = not self._hidden and can_redraw(sys.stderr)

@@ -84,7 +84,7 @@ class _Hidden:
         self.judge_environ: Mapping[str, str] | None = None
         self._run = run
         self._clock = clock
-        self._total = run.counts.total
+        self._total = run.counts.total_count
         self._rows = RowOutcomes(run.spec.repeats)
         self._judging_usd: float | None = None
         self._done_before = 0  # rows stored before the watch began
@@ -124,7 +124,7 @@ class _Hidden:
                 self._is_stale = False
                 self.show()
         elif isinstance(event, Run):
-            self._done_before = event.counts.finished
+            self._done_before = event.counts.finished_count
             self._joined = self._joined or event
         elif self._is_over(event):
             return

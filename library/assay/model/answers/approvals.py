@@ -77,12 +77,12 @@ class UnusedApproval:
 
     Args:
         tool: The tool's name.
-        cases: Number of cases whose own approvals name it; 0 if the spec's approvals do.
+        case_count: Number of cases whose own approvals name it; 0 if the spec's approvals do.
         first_case: The id of the first such case.
     """
 
     tool: str
-    cases: int = 0
+    case_count: int = 0
     first_case: str = ""
 
 

@@ -40,7 +40,7 @@ def groups_of(head: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[str, Any]]
 
 def _badness(group: Mapping[str, Any]) -> tuple[bool, float, int, str]:
     rate = group["pass_rate"]
-    return rate is None, rate or 0.0, -group["total"], group["name"]
+    return rate is None, rate or 0.0, -group["row_count"], group["name"]
 
 
 def _more_text(kind: str, hidden: Sequence[Mapping[str, Any]]) -> str:
@@ -97,15 +97,15 @@ def _group(sheet: Sheet, scale: Scale, middle: float, half: float, group: Mappin
 
 def _counts(sheet: Sheet, place: Area, group: Mapping[str, Any], *, wide: bool) -> None:
     """Write pass rate, interval and counts."""
-    decided = group["passed"] + group["failed"]
+    decided = group["passed_count"] + group["failed_count"]
     if group["pass_rate"] is None:
-        sheet.text((place.left, place.top), f"no verdict, n = {group['total']:,}", colour=MUTED, width=place.width)
+        sheet.text((place.left, place.top), f"no verdict, n = {group['row_count']:,}", colour=MUTED, width=place.width)
         return
     sheet.text((place.left, place.top), f"{group['pass_rate']:.1%}", bold=True)
     interval = group.get("pass_rate_interval") if wide else None
     if interval is not None:
         sheet.text((place.left + 72, place.top), f"{interval[0]:.1%} – {interval[1]:.1%}", colour=MUTED)
-    undecided = group["total"] - decided
-    text = f"{group['passed']:,} of {decided:,}" + (f" (+{undecided:,})" if undecided else "")
+    undecided = group["row_count"] - decided
+    text = f"{group['passed_count']:,} of {decided:,}" + (f" (+{undecided:,})" if undecided else "")
     left = place.left + (215 if interval is not None else 72)
     sheet.text((left, place.top), text, colour=MUTED, width=place.right - left)

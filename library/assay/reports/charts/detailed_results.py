@@ -86,7 +86,7 @@ def _row_y(index: int) -> float:
 def _columns(results: Mapping[str, Any], rows: Sequence[TableRow], times: Numbers) -> Sequence[_Column]:
     """Return the columns from left to right, without empty text columns."""
     scored = [name for name, result in results.items() if result.get("kind") != "latency"]
-    deciding_first = sorted(scored, key=lambda name: results[name]["passed"] + results[name]["failed"] == 0)
+    deciding_first = sorted(scored, key=lambda name: results[name]["passed_count"] + results[name]["failed_count"] == 0)
     metrics = [name for name in scored if name in deciding_first[:_MOST_METRICS]]
     columns = [
         _Column(("outcome",), [row.outcome for row in rows], 100),

@@ -35,7 +35,7 @@ def draw_frame(sheet: Sheet, head: Mapping[str, Any], title: str, subtitle: str,
     summary = head["summary"]
     right = _verdict(sheet, summary)
     width = sheet.text((LEFT, 34), title, size=TITLE, bold=True)
-    partial = partial_text(summary.get("finished", 0), summary["total"]) if summary.get("partial") else ""
+    partial = partial_text(summary.get("finished_count", 0), summary["total_count"]) if summary.get("partial") else ""
     if scope := ", ".join(filter(None, (partial, selection_sentence(head)))):
         sheet.text((LEFT + width + 16, 34), scope, size=LARGE, bold=True, colour=VERMILION, width=right - width - 72)
     sheet.text((LEFT, 66), subtitle, size=NORMAL, colour=MUTED, width=RIGHT - LEFT)
@@ -57,7 +57,7 @@ def _caption(sheet: Sheet, head: Mapping[str, Any]) -> None:
     """Draw the run's name and facts; the name is drawn separately, so that right-to-left text reorders nothing else."""
     sheet.line([LEFT, RIGHT], [682, 682], GRID)
     run, summary = head["run"], head["summary"]
-    facts = f"{count_text(summary['total'], 'row')} · {run['created_at'][:10]} · Assay {run['assay_version']}"
+    facts = f"{count_text(summary['total_count'], 'row')} · {run['created_at'][:10]} · Assay {run['assay_version']}"
     taken = sheet.text((RIGHT, 700), facts, colour=MUTED, align="right", width=500)
     room = RIGHT - LEFT - taken - 40
     named = sheet.text((LEFT, 700), run["name"], colour=INK, width=room / 2)

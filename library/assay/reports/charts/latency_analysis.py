@@ -9,7 +9,7 @@ from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, SKY, VERMILION,
 from assay.reports.charts.row_figures import BIN_COUNT
 from assay.reports.charts.scales import Numbers, Scale, axis_end, ticks, time_text
 from assay.reports.charts.sheet import Area
-from assay.reports.words.metric_text import count_text
+from assay.reports.words.metric_text import count_text, latency_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ def draw(sheet: Sheet, head: Mapping[str, Any], figures: LatencyFigures, row_cou
     """Draw the chart."""
     latency = head["summary"]["latency"]
     draw_frame(sheet, head, "Latency", _said(latency, figures), _note(head, figures))
-    if not latency["count"]:
+    if not latency["answer_count"]:
         draw_message(sheet, CONTENT, "No answer has a latency.")
         return
     middle = (CONTENT.left + CONTENT.right) / 2
@@ -36,10 +36,10 @@ def draw(sheet: Sheet, head: Mapping[str, Any], figures: LatencyFigures, row_cou
 
 
 def _said(latency: Mapping[str, Any], figures: LatencyFigures) -> str:
-    named = (("P50", "p50_s"), ("P95", "p95_s"), ("mean", "mean_s"), ("longest", "max_s"))
-    times = " · ".join(f"{name} {time_text(latency[key], figures.upper_s)}" for name, key in named)
-    late = latency.get("timeouts", 0)
-    return f"{times} · {count_text(latency['count'], 'answer')}" + (
+    named = (("P50", "p50"), ("P95", "p95"), ("mean", "mean"), ("longest", "max"))
+    times = " · ".join(f"{name} {time_text(latency_s(latency, figure), figures.upper_s)}" for name, figure in named)
+    late = latency.get("timeout_count", 0)
+    return f"{times} · {count_text(latency['answer_count'], 'answer')}" + (
         f" · {count_text(late, 'time-out')}" if late else ""
     )
 
@@ -48,18 +48,21 @@ def _note(head: Mapping[str, Any], figures: LatencyFigures) -> str:
     latency = head["summary"]["latency"]
     parts = [f"thick line: threshold {time_text(value, figures.upper_s)}" for value in _thresholds(head, figures)]
     if figures.above:
-        end, longest = time_text(figures.upper_s, figures.upper_s), time_text(latency["max_s"], figures.upper_s)
+        end, longest = (
+            time_text(figures.upper_s, figures.upper_s),
+            time_text(latency_s(latency, "max"), figures.upper_s),
+        )
         parts.append(f"{count_text(figures.above, 'row')} above {end}, up to {longest}: at the edge")
     parts.append("dots: every row" if figures.dot_step == 1 else f"dots: one row in {figures.dot_step:,}")
     if figures.windows:
         parts.append(f"line: median of {figures.window_rows:,} rows each")
-    return " · ".join(parts) if latency["count"] else ""
+    return " · ".join(parts) if latency["answer_count"] else ""
 
 
 def draw_histogram(sheet: Sheet, area: Area, head: Mapping[str, Any], figures: LatencyFigures) -> None:
     """Draw the histogram of latencies, with percentiles and the thresholds of latency metrics."""
     latency = head["summary"]["latency"]
-    if not latency["count"]:
+    if not latency["answer_count"]:
         draw_message(sheet, area, "No answer has a latency.")
         return
     plot = Area(area.left + _LABELS, area.top + 44, area.right - 12, area.bottom - 28)
@@ -78,7 +81,7 @@ def draw_histogram(sheet: Sheet, area: Area, head: Mapping[str, Any], figures: L
         edge = Area(plot.right + 2, counts.at(figures.above), plot.right + 12, plot.bottom)
         sheet.rectangle(edge, Fill(SKY, "//"))
     _time_axis(sheet, plot, times, figures.upper_s)
-    marks = [("P50", latency["p50_s"]), ("P95", latency["p95_s"])]
+    marks = [("P50", latency["p50_ms"] / 1000), ("P95", latency["p95_ms"] / 1000)]
     for row, (name, value) in enumerate(marks):
         _mark(sheet, plot, times, f"{name} {time_text(value, figures.upper_s)}", value, row)
     for threshold in _thresholds(head, figures):
@@ -138,7 +141,7 @@ def _trend(sheet: Sheet, area: Area, head: Mapping[str, Any], figures: LatencyFi
 
 def _percentiles(sheet: Sheet, plot: Area, times: Scale, latency: Mapping[str, Any]) -> None:
     """Draw P50 and P95 as lines; their names never overlap."""
-    low, high = times.at(latency["p50_s"]), times.at(latency["p95_s"])
+    low, high = times.at(latency["p50_ms"] / 1000), times.at(latency["p95_ms"] / 1000)
     gap = max(0.0, 19 - (low - high)) / 2
     for name, place, label, dashed in (("P50", low, low + gap, False), ("P95", high, high - gap, True)):
         sheet.line([plot.left, plot.right], [place, place], INK, width=1.5, dashed=dashed)

@@ -104,8 +104,8 @@ def _metric(sheet: Sheet, columns: _Columns, middle: float, name: str, result: M
 
 
 def _rows_text(result: Mapping[str, Any]) -> str:
-    asked = result["n_scored"] + result["n_skipped"] + result["n_error"]
-    return f"n = {result['n_scored']:,}" + (f" of {asked:,}" if asked > result["n_scored"] else "")
+    asked = result["scored_count"] + result["skipped_count"] + result["error_count"]
+    return f"n = {result['scored_count']:,}" + (f" of {asked:,}" if asked > result["scored_count"] else "")
 
 
 def _bar(sheet: Sheet, scale: Scale, middle: float, result: Mapping[str, Any]) -> None:

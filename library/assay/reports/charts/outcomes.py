@@ -47,13 +47,13 @@ class OutcomeCount:
 
 def outcome_counts(summary: Mapping[str, Any]) -> Sequence[OutcomeCount]:
     """Return the counts of rows by outcome from the summary; unfinished rows only if there are any."""
-    total, finished = summary["total"], summary.get("finished", summary["total"])
-    passed, errors = summary["passed"], summary["agent_errors"]
+    total, finished = summary["total_count"], summary.get("finished_count", summary["total_count"])
+    passed, errors = summary["passed_count"], summary["agent_error_count"]
     counts = {
         PASSED: passed,
-        FAILED: max(summary["decided"] - passed - errors, 0),
+        FAILED: max(summary["decided_count"] - passed - errors, 0),
         AGENT_ERROR: errors,
-        NO_VERDICT: max(finished - summary["decided"], 0),
+        NO_VERDICT: max(finished - summary["decided_count"], 0),
     }
     if finished < total:
         counts[UNFINISHED] = total - finished

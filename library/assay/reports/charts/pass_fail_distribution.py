@@ -46,8 +46,8 @@ def rate_text(summary: Mapping[str, Any]) -> str:
     interval = summary.get("pass_rate_interval")
     between = f" (95 % interval {interval[0]:.1%} to {interval[1]:.1%})" if interval else ""
     return (
-        f"{summary['pass_rate']:.1%} passed{between}: {summary['passed']:,} of "
-        f"{count_text(summary['decided'], 'row')} with a verdict"
+        f"{summary['pass_rate']:.1%} passed{between}: {summary['passed_count']:,} of "
+        f"{count_text(summary['decided_count'], 'row')} with a verdict"
     )
 
 
@@ -70,12 +70,12 @@ def draw_pass_rate(sheet: Sheet, area: Area, summary: Mapping[str, Any]) -> None
 
 def draw_outcomes(sheet: Sheet, area: Area, summary: Mapping[str, Any]) -> None:
     """Draw a bar per outcome, with count and share."""
-    if not summary["total"]:
+    if not summary["total_count"]:
         draw_message(sheet, area, "The run has no row.")
         return
     counts = outcome_counts(summary)
     bars = [(entry.outcome, entry.count, FILLS[entry.outcome], _share_text(entry.share or 0.0)) for entry in counts]
-    _bars(sheet, area, bars, summary["total"])
+    _bars(sheet, area, bars, summary["total_count"])
 
 
 def _share_text(share: float) -> str:
@@ -99,19 +99,24 @@ def _bars(sheet: Sheet, area: Area, bars: Sequence[tuple[str, int, Fill, str]], 
 
 
 def _failing_metrics(sheet: Sheet, area: Area, results: Mapping[str, Any]) -> None:
-    judging = {name: result for name, result in results.items() if result["passed"] + result["failed"]}
+    judging = {name: result for name, result in results.items() if result["passed_count"] + result["failed_count"]}
     if not judging:
         draw_message(sheet, area, "No metric decides rows.")
         return
-    worst = sorted(judging, key=lambda name: -judging[name]["failed"])
+    worst = sorted(judging, key=lambda name: -judging[name]["failed_count"])
     bars = [
-        (name, judging[name]["failed"], BAD, f"of {judging[name]['passed'] + judging[name]['failed']:,}")
+        (
+            name,
+            judging[name]["failed_count"],
+            BAD,
+            f"of {judging[name]['passed_count'] + judging[name]['failed_count']:,}",
+        )
         for name in worst[:_MOST_METRICS]
     ]
     if (more := len(worst) - _MOST_METRICS) > 0:
         sheet.text((area.left, area.bottom - 10), f"and {more:,} more", colour=MUTED)
         area = Area(area.left, area.top, area.right, area.bottom - 24)
-    _bars(sheet, area, bars, max(result["passed"] + result["failed"] for result in judging.values()))
+    _bars(sheet, area, bars, max(result["passed_count"] + result["failed_count"] for result in judging.values()))
 
 
 def _criteria(sheet: Sheet, area: Area, gates: Sequence[Mapping[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from assay.model.answers.agent_response import FAILED_STATUSES
 from assay.reports.charts.outcomes import AGENT_ERROR, FAILED, NAMES, NO_VERDICT, PASSED
 from assay.reports.charts.scales import axis_end
 from assay.reports.document.row_outcome import outcome_of
+from assay.reports.words.metric_text import latency_s
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class _LatencyReader:
 
 def _upper_end(latency: Mapping[str, Any]) -> float:
     """Return the end of latency axes: the maximum, or well above the 95th percentile if there are a few outliers."""
-    greatest, p95 = latency["max_s"], latency["p95_s"]
+    greatest, p95 = latency_s(latency, "max"), latency_s(latency, "p95")
     if not greatest or p95 is None:
         return 1.0
     return axis_end(greatest if greatest <= 3 * p95 else 1.5 * p95)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError
 from assay.reports.formats.csv_columns import SQL_METRICS, metric_kinds, name_of_kind, row_columns
+from assay.reports.words.metric_text import latency_s
 from assay.reports.words.selected_cases import selection_sentence
 from assay.statistics.thresholds import TOLERANCE
 from assay.text.csv_text import write_csv
@@ -51,18 +52,18 @@ def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
     summary, results = report.head["summary"], report.head["results"]
     kinds = metric_kinds(report.head)
     yield "Total Queries", str(report.row_count)
-    yield "Passed", str(summary["passed"])
-    yield "Failed", str(summary["decided"] - summary["passed"])
+    yield "Passed", str(summary["passed_count"])
+    yield "Failed", str(summary["decided_count"] - summary["passed_count"])
     yield "Pass Rate", _share(summary["pass_rate"])
     for kind in SQL_METRICS:
         result = results.get(name_of_kind(kind, kinds))
         yield f"Avg {kind.replace('_', ' ').title()}", _share(result["value"] if result else None)
-    for name, key in (("Avg", "mean_s"), ("P50", "p50_s"), ("P95", "p95_s")):
-        yield f"{name} Latency (s)", _seconds(summary["latency"].get(key))
-    yield "Agent Errors", str(summary["agent_errors"])
-    if interrupted := summary.get("interrupted"):
+    for name, key in (("Avg", "mean"), ("P50", "p50"), ("P95", "p95")):
+        yield f"{name} Latency (s)", _seconds(latency_s(summary["latency"], key))
+    yield "Agent Errors", str(summary["agent_error_count"])
+    if interrupted := summary.get("interrupted_count"):
         yield "Interrupted", str(interrupted)
-    yield "No Verdict", str(report.row_count - summary["decided"])
+    yield "No Verdict", str(report.row_count - summary["decided_count"])
     for name, result in results.items():
         if kinds[name] not in (*SQL_METRICS, "latency"):
             yield name, _value(result.get("unit", ""), result["value"])
@@ -74,7 +75,7 @@ def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
     if selection := selection_sentence(report.head):
         yield "Selection", selection
     if summary.get("partial"):
-        yield "Partial", f"{report.row_count} of {summary['total']} rows"
+        yield "Partial", f"{report.row_count} of {summary['total_count']} rows"
 
 
 def _value(unit: str, value: float | None) -> str:

@@ -262,7 +262,7 @@ def _properties(report: Report, plan: _Plan) -> str:
     if selection := selection_sentence(head):
         properties["selection"] = selection
     if summary.get("partial"):
-        properties["partial"] = partial_text(report.row_count, summary["total"])
+        properties["partial"] = partial_text(report.row_count, summary["total_count"])
     if plan.detail is not Detail.ALL:
         number = f" ({count_text(plan.left_out, 'case')})" if plan.left_out else ""
         properties["left_out"] = f"{_LEFT_OUT[plan.detail]}{number}: the file would be too large"

@@ -12,7 +12,7 @@ from assay.metrics.core.embedding import vectors_text
 from assay.model.answers.interrupts import interrupted_note
 from assay.reports.document.case_outcomes import CaseOutcome, Outcome, case_outcomes, shown_exchange, worst_first
 from assay.reports.document.run_times import run_time_s
-from assay.reports.words.metric_text import count_text, partial_text, threshold_text, value_text
+from assay.reports.words.metric_text import count_text, latency_s, partial_text, threshold_text, value_text
 from assay.reports.words.selected_cases import selection_sentence
 from assay.text.markdown_text import markdown_code, markdown_prose
 
@@ -102,7 +102,7 @@ class _Findings:
 
 def _opening(report: Report, decision: ComparisonDecision | None) -> Iterator[str]:
     head, summary = report.head, report.head["summary"]
-    partial = partial_text(report.row_count, summary["total"]) + ", " if summary.get("partial") else ""
+    partial = partial_text(report.row_count, summary["total_count"]) + ", " if summary.get("partial") else ""
     verdict = summary["overall_status"]
     against = decision.word.upper() if decision is not None and decision.exit_status != NO_REGRESSION else ""
     word = against if against and summary["exit_status"] == 0 else verdict  # what the exit status comes from
@@ -115,10 +115,10 @@ def _opening(report: Report, decision: ComparisonDecision | None) -> Iterator[st
     # Markdown takes a number at the start of a text for one of a list, and would have it escaped.
     part = [f"**{markdown_prose(f'over {selection}', _SENTENCE_CHARS)}**"] if selection else []
     counts = [_pass_rate(summary), *part]
-    if summary["agent_errors"]:
-        waits = interrupted_note(summary.get("interrupted", 0))
-        counts.append(f"{count_text(summary['agent_errors'], 'agent error')}{waits}")
-    if undecided := report.row_count - summary["decided"]:
+    if summary["agent_error_count"]:
+        waits = interrupted_note(summary.get("interrupted_count", 0))
+        counts.append(f"{count_text(summary['agent_error_count'], 'agent error')}{waits}")
+    if undecided := report.row_count - summary["decided_count"]:
         counts.append(f"{count_text(undecided, 'row')} without a verdict")
     yield ", ".join(counts)
     for sentences in (
@@ -148,7 +148,7 @@ def _pass_rate(summary: Mapping[str, Any]) -> str:
     known = f" [{interval[0]:.1%}, {interval[1]:.1%}]" if interval else ""
     return (
         f"**Pass rate {summary['pass_rate']:.1%}**{known} "
-        f"({summary['passed']:,} of {count_text(summary['decided'], 'row')})"
+        f"({summary['passed_count']:,} of {count_text(summary['decided_count'], 'row')})"
     )
 
 
@@ -173,17 +173,17 @@ def _metrics(head: Head) -> list[str]:
         unit = metric.get("unit", "")
         interval = metric.get("interval")
         known = f"{value_text(unit, interval[0])} to {value_text(unit, interval[1])}" if interval else "–"
-        decided = metric["passed"] + metric["failed"]
+        decided = metric["passed_count"] + metric["failed_count"]
         cells = (
             markdown_code(name, _NAME_CHARS),
             value_text(unit, metric["value"]),
             known,
             threshold_text(metric).replace("missed", "**missed**") or "–",
-            f"{metric['n_scored']:,}",
-            f"{metric['n_skipped']:,}",
-            f"{metric['n_error']:,}",
-            f"{metric['passed']:,}" if decided else "–",
-            f"{metric['failed']:,}" if decided else "–",
+            f"{metric['scored_count']:,}",
+            f"{metric['skipped_count']:,}",
+            f"{metric['error_count']:,}",
+            f"{metric['passed_count']:,}" if decided else "–",
+            f"{metric['failed_count']:,}" if decided else "–",
         )
         lines.append(f"| {' | '.join(cells)} |")
     heading = "| metric | value | 95 % interval | threshold | scored | skipped | errors | passed | failed |"
@@ -237,16 +237,18 @@ def _effort(head: Head) -> list[str]:
     if (took := run_time_s(head)) is not None:
         parts.append(f"run {took:.2f} s")
     latency = summary["latency"]
-    if latency["count"]:
-        shown = (("mean", "mean_s"), ("P50", "p50_s"), ("P95", "p95_s"), ("max", "max_s"))
-        parts.append("latency " + ", ".join(f"{name} {value_text('s', latency[key])}" for name, key in shown))
-    if latency.get("timeouts"):
-        parts.append(f"{latency['timeouts']:,} timed out")
+    if latency["answer_count"]:
+        shown = (("mean", "mean"), ("P50", "p50"), ("P95", "p95"), ("max", "max"))
+        parts.append(
+            "latency " + ", ".join(f"{name} {value_text('s', latency_s(latency, key))}" for name, key in shown)
+        )
+    if latency.get("timeout_count"):
+        parts.append(f"{latency['timeout_count']:,} timed out")
     if judging := summary["judging"]:
         cost = judging.get("cost_usd")
         money = "" if cost is None else f", {cost:.4f} USD"
-        parts.append(f"{count_text(judging['verdicts'], 'verdict')}: {judging['asked']:,} asked, "
-                     f"{judging['cached']:,} from the cache{money}")  # fmt: skip
+        parts.append(f"{count_text(judging['verdict_count'], 'verdict')}: {judging['asked_count']:,} asked, "
+                     f"{judging['cached_count']:,} from the cache{money}")  # fmt: skip
     lines = [f"Time and cost: {'; '.join(parts)}"] if parts else []
     lines += [
         f"Calibration of the judge: {markdown_prose(sentence)}"

@@ -6,7 +6,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from assay.gates.gates import compared_text
-from assay.reports.words.metric_text import count_text, partial_text, seconds_text, threshold_text, value_text
+from assay.reports.words.metric_text import (
+    count_text,
+    latency_s,
+    partial_text,
+    seconds_text,
+    threshold_text,
+    value_text,
+)
 from assay.reports.words.selected_cases import selection_sentence
 from assay.text.unsafe_text import clean, shorten
 
@@ -32,9 +39,9 @@ def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
     status = summary["overall_status"]
     rate = summary["pass_rate"]
     passed = "no row has a verdict" if rate is None else f"pass rate {rate:.1%}"
-    partial = partial_text(summary["finished"], summary["total"]) + ". " if summary.get("partial") else ""
+    partial = partial_text(summary["finished_count"], summary["total_count"]) + ". " if summary.get("partial") else ""
     rows = [
-        (name, _value(metric), _interval(metric), str(metric["n_scored"]), threshold_text(metric) or "-")
+        (name, _value(metric), _interval(metric), str(metric["scored_count"]), threshold_text(metric) or "-")
         for name, metric in head["results"].items()
     ]
     gates = [
@@ -46,12 +53,12 @@ def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
         for gate in summary["gates"]
     ]
     latency, colour = summary["latency"], _COLOURS.get(status, "inherit")
-    times = f"latency P50 {seconds_text(latency['p50_s'])}, P95 {seconds_text(latency['p95_s'])}"
+    times = f"latency P50 {seconds_text(latency_s(latency, 'p50'))}, P95 {seconds_text(latency_s(latency, 'p95'))}"
     why = html_text(partial + "; ".join(summary["reasons"]))
     selection = selection_sentence(head)
     selected = f" · <strong>{html_text(selection)}</strong>" if selection else ""
     name, run_id = html_text(run["name"]), html_text(run["run_id"])
-    about = f"{name} · <code>{run_id}</code> · {count_text(summary['total'], 'row')}"
+    about = f"{name} · <code>{run_id}</code> · {count_text(summary['total_count'], 'row')}"
     parts = [
         f'<p style="margin:0 0 4px"><strong style="color:{colour}">{escape(status)}</strong> {why}{selected}</p>',
         f'<p style="margin:0 0 8px">{about}, {passed} · {times}</p>',
@@ -85,7 +92,7 @@ def runs_html(records: Sequence[Mapping[str, Any]]) -> str:
             record["state"],
             record["verdict"] or "-",
             "-" if record["pass_rate"] is None else f"{record['pass_rate']:.1%}",
-            f"{record['finished']}/{record['total']}",
+            f"{record['finished_count']}/{record['total_count']}",
             record["created_at"][:19].replace("T", " "),
         )
         for record in records

@@ -104,7 +104,7 @@ def _sentence(run: Run, calibration: JudgeCalibration) -> str:
     of = f"{calibration.rubric} {calibration.criterion}".strip()
     agreement = agreement_text(calibration.alpha, calibration.low, calibration.high, calibration.answer_count)
     rates = "".join(
-        f"; {shorten(metric.metric, 40)}: {metric.passed} of {metric.n_scored} rows pass, as people would "
+        f"; {shorten(metric.metric, 40)}: {metric.passed_count} of {metric.scored_count} rows pass, as people would "
         f"{corrected_text(corrected)}{f' ({caution})' if (caution := _caution(corrected, calibration)) else ''}"
         for metric, corrected in _corrected(run, calibration)
     )
@@ -118,10 +118,10 @@ def _corrected(run: Run, calibration: JudgeCalibration) -> Iterator[tuple[Metric
         is_asked = rubrics.get(metric.metric) == calibration.rubric and not calibration.criterion
         if (
             is_asked
-            and metric.n_scored
+            and metric.scored_count
             and (metric.threshold, metric.rule) == (calibration.threshold, calibration.rule)
         ):
-            yield metric, _corrected_rate(metric.passed, metric.n_scored, calibration)
+            yield metric, _corrected_rate(metric.passed_count, metric.scored_count, calibration)
 
 
 def _corrected_rate(passed: int, n: int, calibration: JudgeCalibration) -> Figure:

@@ -64,28 +64,29 @@ def judging_line(judging: JudgingSummary, judges: Sequence[JudgeSpec] = ()) -> s
         judges: The judges; empty if unknown.
     """
     if judges and all(judge.recorded_file for judge in judges):
-        missing = f", {judging.failed} not recorded" if judging.failed else ""
-        return (
-            f"verdicts  {judging.verdicts}: {judging.recorded} {_recorded_in(judges[0])}{missing}; no judge was asked"
-        )
-    parts = [f"{judging.asked} asked" + (f" ({judging.batched} in batches)" if judging.batched else "")]
+        missing = f", {judging.failed_count} not recorded" if judging.failed_count else ""
+        recorded = f"{judging.recorded_count} {_recorded_in(judges[0])}"
+        return f"verdicts  {judging.verdict_count}: {recorded}{missing}; no judge was asked"
+    parts = [
+        f"{judging.asked_count} asked" + (f" ({judging.batched_count} in batches)" if judging.batched_count else "")
+    ]
     if judging.hit_rate:
-        parts.append(f"{judging.cached} from the cache ({judging.hit_rate:.1%})")
-    if judging.by_rule:
-        parts.append(f"{judging.by_rule} by rule")
-    if judging.failed:
-        parts.append(f"{judging.failed} not valid")
+        parts.append(f"{judging.cached_count} from the cache ({judging.hit_rate:.1%})")
+    if judging.by_rule_count:
+        parts.append(f"{judging.by_rule_count} by rule")
+    if judging.failed_count:
+        parts.append(f"{judging.failed_count} not valid")
     money = f"{judging.input_tokens + judging.output_tokens:,} tokens"
-    if judging.cost_usd is not None or (judging.asked and not judging.unpriced):
+    if judging.cost_usd is not None or (judging.asked_count and not judging.unpriced_count):
         money += f"  ${judging.cost_usd or 0.0:.4f}"
-    if judging.unpriced:
-        money += f"  {judging.unpriced} without a price"
+    if judging.unpriced_count:
+        money += f"  {judging.unpriced_count} without a price"
     if judging.saved_usd is not None:
         money += f"  the cache saved ${judging.saved_usd:.4f}"
     money += _account_text(judging)
-    flags = ", ".join(f"{count} {shorten(flag, 40)}" for flag, count in judging.flags.items())
+    flags = ", ".join(f"{count} {shorten(flag, 40)}" for flag, count in judging.flag_counts.items())
     return (
-        f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}"
+        f"verdicts  {judging.verdict_count}: {', '.join(parts)}  {money}"
         + (f"  flagged: {flags}" if flags else "")
         + _refused_text(judging)
     )
@@ -93,7 +94,7 @@ def judging_line(judging: JudgingSummary, judges: Sequence[JudgeSpec] = ()) -> s
 
 def _refused_text(judging: JudgingSummary) -> str:
     """Return the parameters that were left out because the model refuses them; empty if all were sent."""
-    refused = ", ".join(f"{shorten(name, 40)} ({count})" for name, count in judging.refused_parameters.items())
+    refused = ", ".join(f"{shorten(name, 40)} ({count})" for name, count in judging.refused_parameter_counts.items())
     return f"  asked without what the model refuses: {refused}" if refused else ""
 
 
@@ -112,22 +113,22 @@ def jury_lines(judging: JudgingSummary) -> list[str]:
     lines = []
     for juror in judging.jurors:
         means = "".join(f"  {metric} {mean:.3f}" for metric, mean in juror.means.items())
-        failed = f", {juror.failed} not valid" if juror.failed else ""
+        failed = f", {juror.failed_count} not valid" if juror.failed_count else ""
         cost = f"  ${juror.cost_usd:.4f}" if juror.cost_usd is not None else ""
-        lines.append(f"juror  {shorten(juror.judge, 60)}  {juror.verdicts} verdicts{failed}{means}{cost}")
+        lines.append(f"juror  {shorten(juror.judge, 60)}  {juror.verdict_count} verdicts{failed}{means}{cost}")
     for agreed in judging.agreement:
         alpha = "-" if agreed.alpha is None else f"{agreed.alpha:.3f}"
-        too_few = f", {agreed.too_few} rows with fewer than two valid verdicts" if agreed.too_few else ""
-        lines.append(f"jury  {agreed.metric}: alpha {alpha} over {agreed.count} rows{too_few}")
+        too_few = f", {agreed.too_few_count} rows with fewer than two valid verdicts" if agreed.too_few_count else ""
+        lines.append(f"jury  {agreed.metric}: alpha {alpha} over {agreed.row_count} rows{too_few}")
     return lines
 
 
 def canary_line(canaries: CanarySummary) -> str:
     """Return the line on the judge's verdicts on answers of known worth, and whether it can be trusted."""
     mark = "UNTRUSTED  " if canaries.is_untrusted else ""
-    undecided = f", {canaries.undecided} without a verdict" if canaries.undecided else ""
+    undecided = f", {canaries.undecided_count} without a verdict" if canaries.undecided_count else ""
     cost = f"  ${canaries.cost_usd:.4f}" if canaries.cost_usd is not None else ""
-    return f"canaries  {canaries.count}{undecided}: {mark}{canaries.sentence}{cost}"
+    return f"canaries  {canaries.canary_count}{undecided}: {mark}{canaries.sentence}{cost}"
 
 
 def judge_reasons(row: RowResult) -> list[str]:

@@ -72,6 +72,12 @@ def seconds_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} s"
 
 
+def latency_s(latency: Mapping[str, Any], figure: str) -> float | None:
+    """Return a figure of the latency in a report's head, such as "p95", in seconds; None without one."""
+    value: float | None = latency[f"{figure}_ms"]
+    return None if value is None else value / 1000
+
+
 def count_text(count: int, noun: str) -> str:
     """Return a count with its noun, e.g. "1 row" or "1,200 rows"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
@@ -116,13 +122,13 @@ class Uncomputed:
         """Return for each metric the numbers of rows on which it was skipped or failed, by reason."""
         lines = []
         for metric in metrics:
-            rows = metric.n_scored + metric.n_skipped + metric.n_error
+            rows = metric.scored_count + metric.skipped_count + metric.error_count
             for label, status in (("skipped", ScoreStatus.SKIPPED), ("errors", ScoreStatus.ERROR)):
                 if reasons := self._reasons.get((metric.metric, status)):
                     taken = self.partial.get(metric.metric)
                     uncomputed = reasons.total()
                     if taken is not None:
-                        uncomputed = metric.n_skipped if status is ScoreStatus.SKIPPED else metric.n_error
+                        uncomputed = metric.skipped_count if status is ScoreStatus.SKIPPED else metric.error_count
                     of_first = "" if taken is None else f" (of the first {taken:,} without a value)"
                     lines.append(
                         f"{label}  {clean(metric.metric)} on {uncomputed:,} of {count_text(rows, 'row')}: "

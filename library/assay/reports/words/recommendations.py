@@ -57,12 +57,12 @@ def _is_judged(run: Run, name: str) -> bool:
 
 
 def _of_agent(run: Run) -> Iterator[str]:
-    if errors := run.counts.agent_errors:
+    if errors := run.counts.agent_error_count:
         yield (
-            f"The agent failed on {errors:,} of {_rows(run.counts.total)}: look at their reasons first, for they count "
-            "as failures whatever the quality of the answers."
+            f"The agent failed on {errors:,} of {_rows(run.counts.total_count)}: look at their reasons first, for they "
+            "count as failures whatever the quality of the answers."
         )
-    if waits := run.counts.interrupted:
+    if waits := run.counts.interrupted_count:
         yield (
             f"The agent waits for a person on {_rows(waits)}: say in `approvals` of the spec or of the case what the "
             "person decides (docs/approvals.md)."
@@ -80,7 +80,7 @@ def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str
                 f"{kind if kind in _REPORTED else ' or '.join(_REPORTED)} (negative, or not finite): correct what the "
                 "agent reports, and run these cases again."
             )
-        if own := metric.n_own_error - invalid:
+        if own := metric.own_error_count - invalid:
             failed = f"{metric.metric} could not be computed on {_rows(own)} through no fault of the agent"
             if any(judge.recorded_file for judge in run.spec.judges) and _is_judged(run, metric.metric):
                 yield f"{failed}: add the missing verdicts to the recorded file, or run with a judge."
@@ -102,8 +102,8 @@ def _remedy(run: Run, spec: Path | None, server: str | None, name: str) -> str:
 def _of_missed(metric: MetricSummary, summary: RunSummary) -> str:
     actual = actual_text(threshold_expression(metric), metric.value)
     sentence = f"{metric.metric} misses its threshold: it is {actual}, not {_SIGNS[metric.rule]} {metric.threshold:g}"
-    if metric.failed:
-        sentence += f"; {_rows(metric.failed)} failed it"
+    if metric.failed_count:
+        sentence += f"; {_rows(metric.failed_count)} failed it"
     worst = _worst(metric, summary.categories)
     return f"{sentence}; the worst category is {worst}." if worst else f"{sentence}."
 
@@ -114,7 +114,7 @@ def _worst(metric: MetricSummary, groups: Sequence[GroupSummary]) -> str:
         return ""
     choose = max if metric.rule == "at_most" else min
     value, group = choose(known, key=lambda pair: pair[0])
-    return f"{group.name or '(none)'} with {value:.4g} in {_rows(group.total)}"
+    return f"{group.name or '(none)'} with {value:.4g} in {_rows(group.row_count)}"
 
 
 def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
@@ -123,8 +123,8 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
         if (
             metric.value is not None
             or metric.is_optional
-            or not metric.n_skipped
-            or run.counts.agent_errors == run.counts.total
+            or not metric.skipped_count
+            or run.counts.agent_error_count == run.counts.total_count
         ):
             continue  # no metric reads an answer where every call failed
         if not run.spec.judges and _is_judged(run, metric.metric):
@@ -132,11 +132,11 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
             continue
         if kinds.get(metric.metric) == FUNCTION_METRIC:
             yield (
-                f"{metric.metric} was computed on no row: the function returned None on {_rows(metric.n_skipped)}, "
+                f"{metric.metric} was computed on no row: the function returned None on {_rows(metric.skipped_count)}, "
                 "which skips a row."
             )
             continue
-        lacking = f"{_rows(metric.n_skipped)} {'lacks' if metric.n_skipped == 1 else 'lack'}"
+        lacking = f"{_rows(metric.skipped_count)} {'lacks' if metric.skipped_count == 1 else 'lack'}"
         yield (
             f"{metric.metric} was computed on no row: {lacking} what it reads "
             f"(`assay metrics show {kinds.get(metric.metric, metric.metric)}`); add it to the dataset or the "

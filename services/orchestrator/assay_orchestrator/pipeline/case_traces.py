@@ -35,7 +35,7 @@ class CaseTraces:
     @classmethod
     def of_run(cls, run: Run, team: str, parent: str, share: float | None) -> CaseTraces:
         """Return the place of a run's cases; without a share, enough cases are traced for fifty rows."""
-        return cls(run.run_id, team, parent, _ROWS / max(_ROWS, run.counts.total) if share is None else share)
+        return cls(run.run_id, team, parent, _ROWS / max(_ROWS, run.counts.total_count) if share is None else share)
 
     def of(self, case_index: int, repeat: int) -> AbstractContextManager[Any]:
         """Return a context for the work on a case; every process traces the same cases."""

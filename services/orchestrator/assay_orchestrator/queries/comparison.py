@@ -184,7 +184,7 @@ class Comparisons:
             fresh.runs.append(compared)
             fresh.indexes.append(indexes)
         fresh.runs[:] = matched_runs(fresh.runs)
-        if sum(run.counts.finished for run in runs) <= _MOST_KEPT_ROWS:
+        if sum(run.counts.finished_count for run in runs) <= _MOST_KEPT_ROWS:
             self._kept = (key, fresh)
         return fresh
 
@@ -229,7 +229,7 @@ def _positions(run: ComparedRun, indexes: Sequence[int], case_ids: Collection[st
 
 def _identity(runs: Sequence[Run], settings: ComparisonSettings) -> list[object]:
     """Return a value that changes with the comparison; removing rows stores no event."""
-    versions = [[run.run_id, run.last_sequence, run.counts.finished] for run in runs]
+    versions = [[run.run_id, run.last_sequence, run.counts.finished_count] for run in runs]
     return [versions, dataclasses.astuple(settings)]
 
 
@@ -242,7 +242,7 @@ def check_size(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.summary is None:
             raise without_rows(run.run_id)
-    total = sum(run.counts.finished for run in runs)
+    total = sum(run.counts.finished_count for run in runs)
     if total > MAX_COMPARED_ROWS:
         raise InvalidInputError(
             f"the runs have {total:,} rows, more than the {MAX_COMPARED_ROWS:,} that are compared at once: compare "

@@ -570,7 +570,7 @@ class RunManager:
         reason = stopped_sentence(summary.stopped_early) if summary.stopped_early is not None else ""
         has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data, reason=reason))
         if has_ended:
-            outcome = run_id, summary.row_count, summary.agent_errors, summary.verdict.value
+            outcome = run_id, summary.row_count, summary.agent_error_count, summary.verdict.value
             _log.info("run completed: run=%s rows=%s agent_errors=%s verdict=%s", *outcome)
         return has_ended
 

@@ -123,7 +123,7 @@ class Planner:
                 hosted=host if settings.agent.is_hosted else None,
                 pausing=pausing,
                 scorers=self._scorers,
-                has_answers=run.counts.finished > run.counts.agent_errors - run.counts.interrupted,
+                has_answers=run.counts.finished_count > run.counts.agent_error_count - run.counts.interrupted_count,
                 budget=budget,
             ),
             pausing=pausing,

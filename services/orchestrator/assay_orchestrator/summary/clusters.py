@@ -87,8 +87,8 @@ class CaseClusters:
         squares = self._alone + sum(size * size for size in self._sizes.values())
         return DependentCases(
             key=self._key or COPIES,
-            cases=self._cases,
-            clusters=self._alone + len(self._sizes),
+            case_count=self._cases,
+            cluster_count=self._alone + len(self._sizes),
             effective_clusters=self._cases**2 / squares,
             largest_share=max(self._sizes.values(), default=1) / self._cases,
             effective_cases=effective_cases,

@@ -103,7 +103,7 @@ def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None
     if gate.name == "agent_errors":
         return (tally.agent_errors / tally.rows, "") if tally.rows else (None, "the run has no rows")
     if gate.name == "pass_rate":
-        if gap := _undecided_gap(tally.undecided, summary.decided, summary):
+        if gap := _undecided_gap(tally.undecided, summary.decided_count, summary):
             return None, gap
         return summary.pass_rate, "" if summary.pass_rate is not None else "no metric decided any row"
     if gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit():
@@ -115,13 +115,17 @@ def _lost(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult | None:
     """Return the failure of a gate on the pass rate that no verdict on the undecided rows could change, or None."""
     if gate.name != "pass_rate":
         return None
-    passed, failed, undecided = summary.passed, summary.decided - summary.passed, tally.undecided
+    passed, failed, undecided = summary.passed_count, summary.decided_count - summary.passed_count, tally.undecided
     if gate.group:
         groups = summary.categories if gate.group == "category" else summary.tags
         group = next((group for group in groups if group.name == gate.label), None)
         if group is None or (gate.group, gate.label) not in tally.groups:
             return None
-        passed, failed, undecided = group.passed, group.failed, tally.groups[gate.group, gate.label].undecided
+        passed, failed, undecided = (
+            group.passed_count,
+            group.failed_count,
+            tally.groups[gate.group, gate.label].undecided,
+        )
     rows = passed + failed + undecided
     if not passed + failed:
         return None
@@ -138,8 +142,8 @@ def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
     if gap := metric_error_gap(metric, summary):
         return None, gap
     if gate.stat == "pass_rate":
-        decided = metric.passed + metric.failed
-        return (metric.passed / decided, "") if decided else (None, f"{gate.name} gave no row a verdict")
+        decided = metric.passed_count + metric.failed_count
+        return (metric.passed_count / decided, "") if decided else (None, f"{gate.name} gave no row a verdict")
     if gap := survivors_gap(metric, summary):
         return None, gap
     if gate.stat.startswith(CHECK_GROUP):
@@ -179,7 +183,7 @@ def _of_group(
         return None, _no_group(gate, groups)
     where = f"{gate.group} {gate.label!r}"
     if gate.name == "pass_rate":
-        if gap := _undecided_gap(tally.undecided, group.passed + group.failed, summary):
+        if gap := _undecided_gap(tally.undecided, group.passed_count + group.failed_count, summary):
             return None, f"{where}: {gap}"
         return group.pass_rate, "" if group.pass_rate is not None else f"{where}: no metric decided any row"
     if gap := _group_gap(gate.name, tally, summary):
@@ -199,7 +203,7 @@ def _no_group(gate: Gate, groups: Sequence[GroupSummary]) -> str:
 
 
 def _of_repeats(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
-    if gap := _undecided_gap(tally.undecided, summary.decided, summary):
+    if gap := _undecided_gap(tally.undecided, summary.decided_count, summary):
         return None, gap
     value, _ = _rate_of(gate, summary)
     return value, "" if value is not None else f"no case has {gate.stat} decided runs"
@@ -237,7 +241,7 @@ def _note(gate: Gate, summary: RunSummary, tally: Tally) -> str:
     if gate.group or gate.name == "agent_errors":
         return ""
     if gate.name == "pass_rate" or (gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit()):
-        return _rows_undecided(tally.undecided, summary.decided) if tally.undecided else ""
+        return _rows_undecided(tally.undecided, summary.decided_count) if tally.undecided else ""
     metric = next(metric for metric in summary.metrics if metric.metric == gate.name)
     if gate.stat == "pass_rate":
         return ""

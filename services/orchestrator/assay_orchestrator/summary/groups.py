@@ -65,9 +65,9 @@ class _Group:
         summaries = [fold.result() for fold in self.folds]
         return GroupSummary(
             name=name,
-            total=self.total,
-            passed=self.passed,
-            failed=self.failed,
+            row_count=self.total,
+            passed_count=self.passed,
+            failed_count=self.failed,
             pass_rate=self.passed / decided if decided else None,
             metrics={summary.metric: summary.value for summary in summaries},
             pass_rate_interval=Interval.of(self.verdicts.interval()),

@@ -68,7 +68,7 @@ class MetricIntervals:
             detail[_OF_DECLINED] = Interval.of(self._declined.interval())
         is_rate = self._values.is_rate and interval is not None
         worth = self._values.effective_count() if is_rate else None
-        return replace(summary, interval=interval, n_effective=worth, pass_rate_interval=passes, detail=detail)
+        return replace(summary, interval=interval, effective_count=worth, pass_rate_interval=passes, detail=detail)
 
     def _is_mean(self, value: float | None) -> bool:
         mean = self._values.mean

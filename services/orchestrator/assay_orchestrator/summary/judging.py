@@ -55,8 +55,7 @@ class JudgingFold:
     """
 
     def __init__(self, canary_limit: float = CANARY_LIMIT, *, accepts_canaries: bool = False) -> None:
-        names = ("verdicts", "asked", "cached", "by_rule", "failed", "unpriced", "batched", "recorded")
-        self._counts = dict.fromkeys(names, 0)
+        self._counts: Counter[str] = Counter()
         self._tokens = {"input_tokens": 0, "output_tokens": 0}
         self._money = {"cost_usd": ExactSum(), "saved_usd": ExactSum()}
         self._fingerprints: set[str] = set()
@@ -84,7 +83,7 @@ class JudgingFold:
 
     def result(self) -> JudgingSummary | None:
         """Return the summary; None if no row has a verdict."""
-        if not self._counts["verdicts"]:
+        if not self._counts["verdict_count"]:
             return None
         cost, saved = (total.total if total.count else None for total in self._money.values())
         counts: dict[str, Any] = {**self._counts, **self._tokens}
@@ -96,8 +95,8 @@ class JudgingFold:
             canaries=self._canaries.result(),
             jurors=tuple(self._jurors[place].result() for place in sorted(self._jurors)),
             agreement=tuple(fold.result() for _, fold in sorted(self._agreement.items())),
-            flags=dict(sorted(self._flags.items())),
-            refused_parameters=dict(sorted(self._refused.items())),
+            flag_counts=dict(sorted(self._flags.items())),
+            refused_parameter_counts=dict(sorted(self._refused.items())),
         )
 
     def _add_canary(self, document: object) -> None:
@@ -120,14 +119,14 @@ class JudgingFold:
     def _add(self, verdict: Mapping[str, Any]) -> None:
         was_called = not verdict["cached"] and verdict["call_count"] > 0
         counted = {
-            "verdicts": True,
-            "asked": was_called,
-            "cached": verdict["cached"],
-            "by_rule": verdict["by_rule"],
-            "failed": verdict["status"] != "valid",
-            "unpriced": was_called and verdict["cost_usd"] is None,
-            "batched": verdict.get("batched", False),
-            "recorded": verdict.get("recorded", False),
+            "verdict_count": True,
+            "asked_count": was_called,
+            "cached_count": verdict["cached"],
+            "by_rule_count": verdict["by_rule"],
+            "failed_count": verdict["status"] != "valid",
+            "unpriced_count": was_called and verdict["cost_usd"] is None,
+            "batched_count": verdict.get("batched", False),
+            "recorded_count": verdict.get("recorded", False),
         }
         for name, holds in counted.items():
             self._counts[name] += bool(holds)

@@ -45,8 +45,8 @@ def fold(connection: sa.Connection, run: Run) -> RunSummary:
     return dataclasses.replace(
         summary,
         stopped_early=stopped_early(connection, run, summary.judging),
-        asked_again=asked_again,
-        scored_again=scored_again,
+        asked_again_count=asked_again,
+        scored_again_count=scored_again,
     )
 
 
@@ -81,7 +81,7 @@ class _Known:
 
 def _version(run: Run) -> tuple[int, int]:
     """Return a value that changes with a run's rows; removing rows stores no event."""
-    return run.last_sequence, run.counts.finished
+    return run.last_sequence, run.counts.finished_count
 
 
 class PartialSummaries:
@@ -102,7 +102,7 @@ class PartialSummaries:
 
     async def of(self, run: Run) -> RunSummary | None:
         """Return the summary over a run's stored rows, marked as partial; None while it has none."""
-        if not run.counts.finished:
+        if not run.counts.finished_count:
             return None
         cached = self._known.get(run.run_id)
         if cached is not None and (cached.version == _version(run) or self._clock() < cached.fresh_until):

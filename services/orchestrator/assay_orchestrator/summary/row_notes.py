@@ -21,10 +21,10 @@ def row_notes(run: Run, summary: RunSummary) -> list[str]:
 
 
 def _again(summary: RunSummary) -> Iterator[str]:
-    if summary.asked_again:
-        yield f"{count_text(summary.asked_again, 'row')} asked again after errors"
-    if summary.scored_again:
-        yield f"{count_text(summary.scored_again, 'row')} scored again after errors"
+    if summary.asked_again_count:
+        yield f"{count_text(summary.asked_again_count, 'row')} asked again after errors"
+    if summary.scored_again_count:
+        yield f"{count_text(summary.scored_again_count, 'row')} scored again after errors"
 
 
 def _repeats(run: Run) -> Iterator[str]:
@@ -49,8 +49,10 @@ def _dependent(summary: RunSummary) -> Iterator[str]:
     dependent = summary.dependent
     if dependent is None:
         return
-    cases = count_text(dependent.cases, "case")
-    shared = "" if dependent.key == COPIES else f" in {count_text(dependent.clusters, 'cluster')} by {dependent.key}"
+    cases = count_text(dependent.case_count, "case")
+    shared = (
+        "" if dependent.key == COPIES else f" in {count_text(dependent.cluster_count, 'cluster')} by {dependent.key}"
+    )
     worth = dependent.effective_cases
     worth_text = (
         "" if worth is None else (f", worth about {_whole(worth)} independent {'one' if worth < 1.5 else 'ones'}")
@@ -65,8 +67,8 @@ def _dependent(summary: RunSummary) -> Iterator[str]:
 def _unused_approvals(summary: RunSummary) -> Iterator[str]:
     for unused in summary.unused_approvals:
         why = "the name is misspelled, or the agent did not call the tool"
-        if unused.cases:
-            more = f" and {unused.cases - 1:,} more" if unused.cases > 1 else ""
+        if unused.case_count:
+            more = f" and {unused.case_count - 1:,} more" if unused.case_count > 1 else ""
             yield f"approvals of case {unused.first_case}{more} name {unused.tool}, at which it did not stop: {why}"
         else:
             yield f"approvals name {unused.tool}, at which no row stopped: {why}"

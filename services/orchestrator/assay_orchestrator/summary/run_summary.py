@@ -14,10 +14,10 @@ from assay.gates.run_verdict import with_verdict
 from assay.metrics import decides_rows
 from assay.metrics.core.repeats import RepeatsFold
 from assay.metrics.core.row_verdict import is_unanswered, timed_out
-from assay.metrics.latency import LatencyFold
+from assay.metrics.latency import TimesFold
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.interval import Interval
-from assay.model.run import RunSummary, RunVerdict, ThresholdRule
+from assay.model.run import LatencySummary, RunSummary, RunVerdict, ThresholdRule
 from assay.model.run_spec import CANARY_LIMIT, MAX_ERRORS
 from assay_orchestrator.summary.clusters import CaseClusters
 from assay_orchestrator.summary.gates import Tally, judge_gates
@@ -103,7 +103,7 @@ def summarise(
     kinds = {metric.name: metric.info.name for metric in metrics}
     clusters = CaseClusters(rules.cluster, rules.copies, is_repeated=rules.repeats != 1)
     groups = Groups(metrics, clusters, [read_gate(gate, metrics=kinds) for gate in gates])
-    latency, weights, repeats = LatencyFold(), Weights(), RepeatsFold()
+    latency, weights, repeats = TimesFold(), Weights(), RepeatsFold()
     intervals = RunIntervals(metrics)
     judging = JudgingFold(rules.canary_limit, accepts_canaries=rules.accepts_canaries)
     total = passed = decided = undecided = agent_errors = interrupted = timeouts = 0
@@ -118,7 +118,7 @@ def summarise(
             if score.value is None:
                 reasons[index][score.reason] += 1
         if not failed and row.latency_ms is not None and math.isfinite(row.latency_ms) and row.latency_ms >= 0:
-            latency.add(row.latency_ms / 1000)
+            latency.add(row.latency_ms)
         groups.add(row, cluster)
         weights.add(row)
         repeats.add(row, cluster)
@@ -135,7 +135,7 @@ def summarise(
     summaries = [
         dataclasses.replace(
             _described(result, metric, rules),
-            n_unanswered=count,
+            unanswered_count=count,
             missing_reason=min(missing, key=lambda reason: (-missing[reason], reason), default=""),
         )
         for result, count, metric, missing in zip(results, unanswered, metrics, reasons, strict=True)
@@ -145,10 +145,10 @@ def summarise(
         failed_criteria=[summary.metric for summary in summaries if summary.meets_threshold is False],
         skipped_criteria=[summary.metric for summary in summaries if summary.value is None],
         pass_rate=passed / decided if decided else None,
-        passed=passed,
-        decided=decided,
+        passed_count=passed,
+        decided_count=decided,
         metrics=summaries,
-        latency=dataclasses.replace(latency.result(), timeouts=timeouts),
+        latency=LatencySummary(*latency.result(), timeout_count=timeouts),
         categories=groups.categories,
         tags=groups.tags,
         omitted_category_count=groups.omitted("category"),
@@ -157,13 +157,13 @@ def summarise(
         repeats=repeats.result(),
         row_count=total,
         judging=judging.result(),
-        agent_errors=agent_errors,
+        agent_error_count=agent_errors,
         max_agent_errors=rules.max_agent_errors,
         max_metric_errors=rules.max_metric_errors,
-        left_out=rules.left_out,
+        left_out_count=rules.left_out,
         pass_rate_interval=Interval.of(intervals.verdicts.interval()),
         dependent=clusters.result(intervals.verdicts.effective_count()),
-        interrupted=interrupted,
+        interrupted_count=interrupted,
     )
     tally = Tally(total, agent_errors, undecided, groups.tallies if gates else {}, intervals)
     return with_verdict(dataclasses.replace(summary, gates=judge_gates(gates, summary, kinds=kinds, tally=tally)))

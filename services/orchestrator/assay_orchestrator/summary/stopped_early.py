@@ -42,20 +42,20 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
         rule=stop.rule,
         metric=settings.metric,
         winner=settings.variants[stop.verdict is ComparisonVerdict.B_BETTER],
-        cases=stop.cases,
-        n_pairs=stop.n_pairs,
+        case_count=stop.cases,
+        pair_count=stop.n_pairs,
         look=stop.look,
         z=stop.z,
         bound=stop.bound,
         p=stop.p,
         standard_error=stop.standard_error,
         looks=stop.looks,
-        asked=counts.cases,
-        planned=settings.cases,
-        saved_calls=round(counts.answers * share),
+        asked_count=counts.cases,
+        planned_count=settings.cases,
+        saved_call_count=round(counts.answers * share),
         saved_tokens=None if tokens is None else tokens * share,
         saved_usd=None if usd is None else usd * share,
-        saved_s=None if elapsed_s is None else elapsed_s * share,
+        saved_ms=None if elapsed_s is None else 1000 * elapsed_s * share,
     )
 
 
@@ -70,7 +70,7 @@ def _used(usages: Iterable[Mapping[str, Any]], judging: JudgingSummary | None) -
         tokens += [figure] if (figure := figures["tokens"]) is not None else []
         money += [figure] if (figure := figures["cost"]) is not None else []
     if judging is not None:
-        tokens += [judging.input_tokens + judging.output_tokens] if judging.asked else []
+        tokens += [judging.input_tokens + judging.output_tokens] if judging.asked_count else []
         money += [judging.cost_usd] if judging.cost_usd is not None else []
     return (math.fsum(tokens) if tokens else None), (math.fsum(money) if money else None)
 

@@ -341,10 +341,10 @@ def _judge_of(config: object) -> object:
 def _batch_cost(report: ComparisonReport) -> str:
     """Return the cost of verdicts through batch APIs; "n/a" if a run has other verdicts too, as runs store one sum."""
     judgings = [head["summary"].get("judging") or {} for head in report.heads]
-    if not judgings or any("batched" not in judging for judging in judgings if judging):
+    if not judgings or any("batched_count" not in judging for judging in judgings if judging):
         return "n/a"
-    batched = [judging for judging in judgings if judging.get("batched")]
-    if any(judging["batched"] < judging["asked"] or judging.get("cost_usd") is None for judging in batched):
+    batched = [judging for judging in judgings if judging.get("batched_count")]
+    if any(judging["batched_count"] < judging["asked_count"] or judging.get("cost_usd") is None for judging in batched):
         return "n/a"
     return f"{sum(judging['cost_usd'] for judging in batched):.2f}"
 

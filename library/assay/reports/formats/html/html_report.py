@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 from assay.reports.formats.html.row_data import OUTCOMES, detail_of, entry_of, script_json
 from assay.reports.formats.html.row_figures import RowFigures
 from assay.reports.formats.html.summary_view import OUTCOME_NAMES, SummaryView
+from assay.reports.words.metric_text import latency_s
 from assay.text.unsafe_text import UNSAFE, escaped, markup_without_commands
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
     """Write report.html."""
     del options
     metrics = list(report.head["results"])
-    figures = RowFigures(metrics, report.head["summary"]["latency"]["max_s"], FIRST_CASES)
+    figures = RowFigures(metrics, latency_s(report.head["summary"]["latency"], "max"), FIRST_CASES)
     figures.take(report.row_lines())
     view = SummaryView(report.head, figures)
     columns = [name for name in metrics if report.head["results"][name].get("kind", name) != "latency"]

@@ -14,7 +14,15 @@ from assay.model.answers.interrupts import interrupted_note
 from assay.reports.charts.scales import time_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
 from assay.reports.words.code_text import code_text
-from assay.reports.words.metric_text import RULES, bound_text, count_text, partial_text, seconds_text, value_text
+from assay.reports.words.metric_text import (
+    RULES,
+    bound_text,
+    count_text,
+    latency_s,
+    partial_text,
+    seconds_text,
+    value_text,
+)
 from assay.reports.words.selected_cases import selection_sentence
 
 if TYPE_CHECKING:
@@ -56,8 +64,8 @@ class SummaryView:
         """Return the share of rows that an unfinished run has; empty for a finished run."""
         if not self.summary.get("partial"):
             return ""
-        there = self.summary.get("finished", sum(self._figures.outcomes.values()))
-        return partial_text(there, self.summary["total"])
+        there = self.summary.get("finished_count", sum(self._figures.outcomes.values()))
+        return partial_text(there, self.summary["total_count"])
 
     def verdict(self) -> str:
         """Return the verdict as one sentence."""
@@ -75,7 +83,7 @@ class SummaryView:
     def pass_rate(self) -> str:
         """Return the pass rate with its counts."""
         share = value_text("%", self.summary["pass_rate"])
-        return f"{share} ({self.summary['passed']:,} of {self.summary['decided']:,} decided)"
+        return f"{share} ({self.summary['passed_count']:,} of {self.summary['decided_count']:,} decided)"
 
     def outcomes(self) -> list[tuple[str, str, int]]:
         """Return the key, the name and the number of rows of each outcome; undecided, the last, only with rows."""
@@ -88,7 +96,7 @@ class SummaryView:
 
     def interrupted(self) -> str:
         """Return the number of agent errors that wait for a person; empty if none does."""
-        return interrupted_note(self.summary.get("interrupted", 0))
+        return interrupted_note(self.summary.get("interrupted_count", 0))
 
     def outcomes_bar(self) -> Markup:
         """Return the chart of the outcomes."""
@@ -110,8 +118,9 @@ class SummaryView:
         """Return a line with a chart for the pass rate and for each metric."""
         rate = {
             "unit": "%", "value": self.summary["pass_rate"], "interval": self.summary.get("pass_rate_interval"),
-            "passed": self.summary["passed"], "failed": self.summary["decided"] - self.summary["passed"],
-            "n_scored": self.summary["decided"],
+            "passed_count": self.summary["passed_count"],
+            "failed_count": self.summary["decided_count"] - self.summary["passed_count"],
+            "scored_count": self.summary["decided_count"],
         }  # fmt: skip
         return [self._metric("pass rate", rate, 0)] + [
             self._metric(name, result, index) for index, (name, result) in enumerate(self.results.items(), 1)
@@ -128,9 +137,9 @@ class SummaryView:
             "goal": f"{sign} {bound_text(unit, result['goal'])}" if result.get("goal") is not None else "",
             "meets": result.get("meets_threshold"),
             "meets_goal": result.get("meets_goal"),
-            "passed": result["passed"],
-            "failed": result["failed"],
-            "scored": result["n_scored"],
+            "passed": result["passed_count"],
+            "failed": result["failed_count"],
+            "scored": result["scored_count"],
             "missing": self._missing(result),
             "chart": "",
         }
@@ -147,26 +156,29 @@ class SummaryView:
 
     def _missing(self, result: Mapping[str, Any]) -> str:
         # Unanswered rows are counted among the skipped ones and the errors too.
-        parts = (("n_skipped", "skipped"), ("n_error", "errors"), ("n_unanswered", "of them agent errors"))
+        parts = (("skipped_count", "skipped"), ("error_count", "errors"), ("unanswered_count", "of them agent errors"))
         return ", ".join(f"{result[key]:,} {noun}" for key, noun in parts if result.get(key))
 
     def latency(self) -> list[Pair]:
         """Return the latency of the answers."""
         latency = self.summary["latency"]
-        names = (("mean", "mean_s"), ("P50", "p50_s"), ("P95", "p95_s"), ("longest", "max_s"))
+        names = (("mean", "mean"), ("P50", "p50"), ("P95", "p95"), ("longest", "max"))
         return [
-            ("answers", f"{latency['count']:,}"),
-            *((name, time_text(latency[key], latency["max_s"] or 0.0)) for name, key in names),
-            *([("timeouts", f"{latency['timeouts']:,}")] if latency.get("timeouts") else []),
+            ("answers", f"{latency['answer_count']:,}"),
+            *(
+                (name, time_text(latency_s(latency, figure), latency_s(latency, "max") or 0.0))
+                for name, figure in names
+            ),
+            *([("timeouts", f"{latency['timeout_count']:,}")] if latency.get("timeout_count") else []),
         ]
 
     def latency_chart(self) -> Markup | str:
         """Return the histogram of the latencies; empty if there are none."""
         latency, bins = self.summary["latency"], self._figures.latency_bins
         marks = [
-            (f"{name} {time_text(latency[key], latency['max_s'] or 0.0)}", latency[key])
-            for name, key in (("P50", "p50_s"), ("P95", "p95_s"))
-            if latency[key] is not None
+            (f"{name} {time_text(time, latency_s(latency, 'max') or 0.0)}", time)
+            for name, figure in (("P50", "p50"), ("P95", "p95"))
+            if (time := latency_s(latency, figure)) is not None
         ]
         if not any(bins):
             return ""
@@ -188,9 +200,9 @@ class SummaryView:
             "lines": [
                 {
                     "name": line["name"],
-                    "total": line["total"],
-                    "passed": line["passed"],
-                    "failed": line["failed"],
+                    "total": line["row_count"],
+                    "passed": line["passed_count"],
+                    "failed": line["failed_count"],
                     "pass_rate": value_text("%", line["pass_rate"]),
                     "chart": self._group_bar(f"{kind}-{index}", line),
                     "values": [value_text(self.units[name], line["metrics"].get(name)) for name in metrics],
@@ -210,10 +222,10 @@ class SummaryView:
         judging = self.summary.get("judging")
         if not judging:
             return []
-        counts = (("verdicts", "verdicts"), ("asked of the judge", "asked"), ("in batches", "batched"),
-                  ("from the cache", "cached"), ("by rule", "by_rule"), ("recorded", "recorded"),
-                  ("not valid", "failed"), ("input tokens", "input_tokens"), ("output tokens", "output_tokens"),
-                  ("without a price", "unpriced"))  # fmt: skip
+        counts = (("verdicts", "verdict_count"), ("asked of the judge", "asked_count"), ("in batches", "batched_count"),
+                  ("from the cache", "cached_count"), ("by rule", "by_rule_count"), ("recorded", "recorded_count"),
+                  ("not valid", "failed_count"), ("input tokens", "input_tokens"), ("output tokens", "output_tokens"),
+                  ("without a price", "unpriced_count"))  # fmt: skip
         pairs = [(label, f"{judging[key]:,}") for label, key in counts if judging.get(key)]
         rates = (("cache hit rate", "hit_rate", "{:.1%}"), ("cost", "cost_usd", "${:.4f}"),
                  ("saved by the cache", "saved_usd", "${:.4f}"),
@@ -221,16 +233,16 @@ class SummaryView:
         pairs += [(label, form.format(judging[key])) for label, key, form in rates if judging.get(key) is not None]
         if judging.get("unknown_usd"):
             pairs.append(("of it for calls whose outcome is unknown", f"${judging['unknown_usd']:.4f}"))
-        pairs += [(f"flagged {flag}", f"{count:,}") for flag, count in (judging.get("flags") or {}).items()]
-        refused = (judging.get("refused_parameters") or {}).items()
+        pairs += [(f"flagged {flag}", f"{count:,}") for flag, count in (judging.get("flag_counts") or {}).items()]
+        refused = (judging.get("refused_parameter_counts") or {}).items()
         pairs += [(f"asked without {name}, which the model refuses", f"{count:,}") for name, count in refused]
         for juror in judging.get("jurors") or ():
             means = "".join(f", {name} {mean:.3f}" for name, mean in juror.get("means", {}).items())
-            pairs.append((f"juror {juror['judge']}", f"{count_text(juror['verdicts'], 'verdict')}{means}"))
+            pairs.append((f"juror {juror['judge']}", f"{count_text(juror['verdict_count'], 'verdict')}{means}"))
         for agreed in judging.get("agreement") or ():
             alpha = "-" if agreed["alpha"] is None else f"{agreed['alpha']:.3f}"
             pairs.append(
-                (f"agreement on {agreed['metric']}", f"alpha {alpha} over {count_text(agreed['count'], 'row')}")
+                (f"agreement on {agreed['metric']}", f"alpha {alpha} over {count_text(agreed['row_count'], 'row')}")
             )
         canaries = judging.get("canaries")
         if canaries:

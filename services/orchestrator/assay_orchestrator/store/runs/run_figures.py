@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_TIMES = {"mean_s": "mean", "p50_s": "p50", "p95_s": "p95", "max_s": "max"}
+_TIMES = {"mean_ms": "mean", "p50_ms": "p50", "p95_ms": "p95", "max_ms": "max"}
 
 
 def figures_of(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,10 +22,11 @@ def figures_of(summary: Mapping[str, Any]) -> dict[str, Any]:
 def _values(summary: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
     times = summary.get("latency", {})
     for name, figure in _TIMES.items():
-        yield f"latency.{figure}", times.get(name)
+        time_ms = times.get(name)
+        yield f"latency.{figure}", None if time_ms is None else time_ms / 1000
     for metric in summary.get("metrics", ()):
-        name, decided = metric["metric"], metric["passed"] + metric["failed"]
+        name, decided = metric["metric"], metric["passed_count"] + metric["failed_count"]
         yield name, metric["value"]
-        yield f"{name}.pass_rate", metric["passed"] / decided if decided else None
+        yield f"{name}.pass_rate", metric["passed_count"] / decided if decided else None
         for group, value in (metric["detail"].get("groups") or {}).items():
             yield f"{name}.group.{group}", value

@@ -27,15 +27,8 @@ PAUSED_BY_OWNER = "requested by its owner"
 PAUSED_TEAM_DISABLED = "the operator has disabled the team; stored rows are kept"
 
 _CREATION_LOCK = 0x41535352
-_COUNTS = {
-    "total_count": "total",
-    "finished_count": "finished",
-    "passed_count": "passed",
-    "failed_count": "failed",
-    "agent_error_count": "agent_errors",
-    "interrupted_count": "interrupted",
-}
-"""The columns of a run's counts, and the fields of `RunCounts`."""
+_COUNTS = ("total_count", "finished_count", "passed_count", "failed_count", "agent_error_count", "interrupted_count")
+"""The columns of a run's counts, which are fields of `RunCounts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +232,9 @@ def _store_event(connection: sa.Connection, run_id: str, state: RunState, moment
     # The run stays locked until the transaction ends, so numbers are in commit order and without gaps.
     columns = [table.c.last_sequence, *(table.c[name] for name in _COUNTS)]
     sequence, *counted = connection.execute(changed.returning(*columns)).one()
-    counts = dict(zip(_COUNTS.values(), counted, strict=True))
+    counts = dict(zip(_COUNTS, counted, strict=True))
     if state is RunState.PAUSED:
-        counts["answered"] = count_answered(connection, run_id)
+        counts["answered_count"] = count_answered(connection, run_id)
     connection.execute(
         schema.run_events.insert().values(
             run_id=run_id,
