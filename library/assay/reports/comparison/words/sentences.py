@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
 from assay.comparison.model import PASS_RATE, ComparisonVerdict, Matching, Reason, Side
@@ -17,7 +17,7 @@ from assay.reports.words.metric_text import count_text
 from assay.reports.words.selected_cases import selection_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.comparison.model import MetricComparison, PairComparison, Variant
     from assay.reports.comparison.document.comparison_report import ComparisonReport
@@ -317,7 +317,7 @@ def judge_sentence(report: ComparisonReport) -> str:
     variants = report.comparison.variants
     if not any(variant.verdict_count for variant in variants):
         return "judge: none"
-    judges = dict.fromkeys(str(model) for facts in report.facts if (model := _judge_of(facts.config)))
+    judges = dict.fromkeys(model for facts in report.facts for model in _judge_models(facts.config))
     prints = dict.fromkeys(
         _NO_LETTERS.sub("", digest)[:4] + "…" for variant in variants for digest in variant.fingerprints
     )
@@ -333,9 +333,9 @@ def judge_sentence(report: ComparisonReport) -> str:
     )
 
 
-def _judge_of(config: object) -> object:
-    judge = config.get("judge") if isinstance(config, dict) else None
-    return judge.get("model") if isinstance(judge, dict) else None
+def _judge_models(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the models of the judges of a run."""
+    yield from (str(member["model"]) for judge in config.get("judges") or () for member in judge["members"])
 
 
 def _batch_cost(report: ComparisonReport) -> str:
