@@ -72,7 +72,7 @@ async def test_a_checked_run_is_returned_as_it_would_be(serve: Serve, settings_o
         assert not (await client._stub.CreateRun(request)).run.counts.total
         request.dataset_id = dataset.dataset_id
         checked = (await client._stub.CreateRun(request)).run
-        assert (checked.run_id, checked.counts.total) == ("", 6)
+        assert (checked.run_id, checked.counts.total_count) == ("", 6)
         assert await client.list_runs() == []
         request.validate_only, request.request_id = False, "q"
         created = (await client._stub.CreateRun(request)).run

@@ -277,7 +277,7 @@ def _planned(settings: RunSpec, dataset: DatasetRef | None) -> run_pb2.Run:
     run = run_pb2.Run(spec=SETTINGS.to_wire(settings), state=run_pb2.RUN_STATE_PENDING)
     if dataset is not None:
         run.dataset.CopyFrom(DATASET_REFERENCE.to_wire(dataset))
-        run.counts.total = dataset.case_count * settings.repeats
+        run.counts.total_count = dataset.case_count * settings.repeats
     return run
 
 
