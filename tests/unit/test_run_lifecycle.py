@@ -12,10 +12,10 @@ from tools.run_lifecycle import state_diagram
 from assay.errors import WrongStateError
 from assay.model.run import FINISHED_STATES, DatasetRef, PauseCause, RunState, SpendCap
 from assay.model.scope import LOCAL
-from assay_orchestrator.store import control, schema
+from assay_orchestrator.store import control, schema, updates
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.removal import deletions
-from assay_orchestrator.store.runs import datasets, run_conditions, runs, updates
+from assay_orchestrator.store.runs import datasets, run_conditions, runs
 from assay_orchestrator.store.runs.lifecycle import (
     PHASES_AT_REST,
     RUNNABLE_PHASES,
@@ -27,8 +27,8 @@ from assay_orchestrator.store.runs.lifecycle import (
     refusal,
 )
 from assay_orchestrator.store.runs.runs import RunRecord
-from assay_orchestrator.store.runs.updates import RunUpdate
 from assay_orchestrator.store.shards import shards
+from assay_orchestrator.store.updates import RunUpdate
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "runs.md"
 STORED = {

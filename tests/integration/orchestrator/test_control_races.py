@@ -34,8 +34,8 @@ from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.rows.results import AnswerRecord
 from assay_orchestrator.store.runs import datasets, lifecycle, runs
 from assay_orchestrator.store.runs.runs import RunRecord
-from assay_orchestrator.store.runs.updates import RunUpdate
 from assay_orchestrator.store.shards import shards
+from assay_orchestrator.store.updates import RunUpdate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

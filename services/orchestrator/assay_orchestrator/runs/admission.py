@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseSelection, DatasetReading, MetricSpec, Run, RunSpec
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.runs.updates import RunUpdate
+    from assay_orchestrator.store.updates import RunUpdate
 
 _MAX_DIGEST_CHARS = 64
 _MAX_NAME_CHARS = 200

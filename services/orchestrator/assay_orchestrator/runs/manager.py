@@ -35,11 +35,11 @@ from assay_orchestrator.runs.recovery import recover_runs
 from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
-from assay_orchestrator.store import control
+from assay_orchestrator.store import control, updates
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.removal import deletions
 from assay_orchestrator.store.rows import stops
-from assay_orchestrator.store.runs import attendance, datasets, lifecycle, runs, updates
+from assay_orchestrator.store.runs import attendance, datasets, lifecycle, runs
 from assay_orchestrator.store.runs.lifecycle import (
     ACTIVE_STATES,
     PHASES_AT_REST,
@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.rows.stops import StopLook
     from assay_orchestrator.store.runs.runs import RunStatus
-    from assay_orchestrator.store.runs.updates import RunUpdate
     from assay_orchestrator.store.shards.shards import ShardJob
+    from assay_orchestrator.store.updates import RunUpdate
 
 _log = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from assay_orchestrator.runs.run_views import in_view
 from assay_orchestrator.store import history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.runs import datasets
-from assay_orchestrator.store.runs.updates import RunUpdate
 from assay_orchestrator.store.teams import calibrations
+from assay_orchestrator.store.updates import RunUpdate
 from assay_orchestrator.watch.watches import Watches, WatchMessageCache
 
 if TYPE_CHECKING:
