@@ -27,10 +27,14 @@ async def set_calibration(client: Client, calibration: JudgeCalibration) -> Judg
 
 async def list_calibrations(client: Client) -> list[JudgeCalibration]:
     """Return all calibrations, newest first."""
-    response = await client.call(
-        CalibrationServiceStub, lambda stub: stub.ListCalibrations(pb.ListCalibrationsRequest())
-    )
-    return [CALIBRATION.from_wire(calibration) for calibration in response.calibrations]
+    found: list[JudgeCalibration] = []
+    request = pb.ListCalibrationsRequest()
+    while True:
+        page = await client.call(CalibrationServiceStub, lambda stub: stub.ListCalibrations(request))
+        found += map(CALIBRATION.from_wire, page.calibrations)
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            return found
 
 
 async def delete_calibration(client: Client, calibration_id: str) -> JudgeCalibration:

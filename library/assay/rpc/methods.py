@@ -166,7 +166,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
     },
     "assay.v1.CalibrationService": {
         "SetCalibration": _idempotent(_RUN, {"calibration.calibration_id": Name.LABEL}, Audit.CHANGE),
-        "ListCalibrations": _idempotent(_READ),
+        "ListCalibrations": _idempotent(_READ, _PAGE),
         # A second attempt does not find what the first has deleted.
         "DeleteCalibration": _call(_RUN, {"calibration_id": Name.SCOPED}, Audit.CHANGE),
     },

@@ -295,16 +295,25 @@ Global___SetCalibrationResponse: _TypeAlias = SetCalibrationResponse  # noqa: Y0
 
 @_typing.final
 class ListCalibrationsRequest(_message.Message):
-    """ListCalibrationsRequest asks for all calibrations."""
+    """ListCalibrationsRequest asks for a page of calibrations."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """Maximum calibrations per page; 0 means 100, values above 500 mean 500."""
+    page_token: _builtins.str
+    """The next_page_token of the previous page; empty for the first page."""
     def __init__(
         self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -312,23 +321,27 @@ Global___ListCalibrationsRequest: _TypeAlias = ListCalibrationsRequest  # noqa: 
 
 @_typing.final
 class ListCalibrationsResponse(_message.Message):
-    """ListCalibrationsResponse returns the calibrations."""
+    """ListCalibrationsResponse is a page of calibrations."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CALIBRATIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The token of the next page; empty if and only if this is the last page."""
     @_builtins.property
     def calibrations(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeCalibration]:
-        """All calibrations of the team, newest first; at most 1,000, of up to 4,000 bytes each."""
+        """The calibrations, newest first, of up to 4,000 bytes each."""
 
     def __init__(
         self,
         *,
         calibrations: _abc.Iterable[Global___JudgeCalibration] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibrations", b"calibrations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibrations", b"calibrations", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

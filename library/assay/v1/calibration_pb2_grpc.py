@@ -65,7 +65,8 @@ class CalibrationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListCalibrations(self, request, context):
-        """ListCalibrations returns all calibrations of the team, newest first.
+        """ListCalibrations returns a page of the team's calibrations, newest first. Errors: INVALID_ARGUMENT
+        (PAGE_TOKEN_INVALID) for a page token of another method.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,7 +49,9 @@ class CalibrationServiceStub:
     up to 1,000 calibrations; the oldest are dropped.
     """
     ListCalibrations: _grpc.UnaryUnaryMultiCallable[_calibration_pb2.ListCalibrationsRequest, _calibration_pb2.ListCalibrationsResponse]
-    """ListCalibrations returns all calibrations of the team, newest first."""
+    """ListCalibrations returns a page of the team's calibrations, newest first. Errors: INVALID_ARGUMENT
+    (PAGE_TOKEN_INVALID) for a page token of another method.
+    """
     DeleteCalibration: _grpc.UnaryUnaryMultiCallable[_calibration_pb2.DeleteCalibrationRequest, _calibration_pb2.DeleteCalibrationResponse]
     """DeleteCalibration deletes a calibration; runs no longer list it. Errors: NOT_FOUND (CALIBRATION_NOT_FOUND)."""
 
@@ -63,7 +65,9 @@ class CalibrationServiceAsyncStub(CalibrationServiceStub):
     up to 1,000 calibrations; the oldest are dropped.
     """
     ListCalibrations: _aio.UnaryUnaryMultiCallable[_calibration_pb2.ListCalibrationsRequest, _calibration_pb2.ListCalibrationsResponse]  # type: ignore[assignment]
-    """ListCalibrations returns all calibrations of the team, newest first."""
+    """ListCalibrations returns a page of the team's calibrations, newest first. Errors: INVALID_ARGUMENT
+    (PAGE_TOKEN_INVALID) for a page token of another method.
+    """
     DeleteCalibration: _aio.UnaryUnaryMultiCallable[_calibration_pb2.DeleteCalibrationRequest, _calibration_pb2.DeleteCalibrationResponse]  # type: ignore[assignment]
     """DeleteCalibration deletes a calibration; runs no longer list it. Errors: NOT_FOUND (CALIBRATION_NOT_FOUND)."""
 
@@ -86,7 +90,9 @@ class CalibrationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _calibration_pb2.ListCalibrationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_calibration_pb2.ListCalibrationsResponse, _abc.Awaitable[_calibration_pb2.ListCalibrationsResponse]]:
-        """ListCalibrations returns all calibrations of the team, newest first."""
+        """ListCalibrations returns a page of the team's calibrations, newest first. Errors: INVALID_ARGUMENT
+        (PAGE_TOKEN_INVALID) for a page token of another method.
+        """
 
     @_abc_1.abstractmethod
     def DeleteCalibration(

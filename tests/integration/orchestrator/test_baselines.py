@@ -20,7 +20,8 @@ from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.scope import Scope
-from assay.v1 import comparison_pb2, comparison_pb2_grpc
+from assay.v1 import calibration_pb2, comparison_pb2, comparison_pb2_grpc
+from assay.v1.calibration_pb2_grpc import CalibrationServiceStub
 from assay_orchestrator.store.teams import calibrations
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ async def test_what_no_judge_can_have_is_refused(
 
 
 async def test_a_large_one_is_refused(serve: Callable[..., AbstractAsyncContextManager[Client]]) -> None:
-    """All calibrations of a team travel in one message."""
+    """A page of calibrations fits in one message, since each is short."""
     async with serve() as client:
         with pytest.raises(InvalidInputError, match="is larger than 4,000 bytes"):
             await set_calibration(client, replace(GOOD, judge="\u0630" * 1_000))
@@ -207,6 +208,13 @@ async def test_only_those_who_may_run_may_store_or_delete_one(tmp_path: Path) ->
         assert again.calibration_id == first.calibration_id
         tone = await set_calibration(member, replace(GOOD, criterion="tone"))
         assert sorted(await list_calibrations(viewer), key=lambda shown: shown.criterion) == [again, tone]
+        request, pages = calibration_pb2.ListCalibrationsRequest(page_size=1), []
+        stub = CalibrationServiceStub(viewer._channel)
+        while not pages or request.page_token:
+            pages.append(await stub.ListCalibrations(request))
+            request.page_token = pages[-1].next_page_token
+        ids = [[calibration.calibration_id for calibration in page.calibrations] for page in pages]
+        assert sorted(ids) == sorted([[again.calibration_id], [tone.calibration_id]])
         with pytest.raises(PermissionDeniedError):
             await set_calibration(viewer, GOOD)
         with pytest.raises(PermissionDeniedError):

@@ -49,7 +49,7 @@ def registrations(
     tokens = PageTokens(database)
     runs = RunService(database, tokens, manager, settings, stopping, scope)
     comparisons = ComparisonService(database, tokens, manager, scope)
-    calibrations = CalibrationService(database, scope)
+    calibrations = CalibrationService(database, tokens, scope)
     datasets = DatasetService(database, tokens, manager, scope)
     registering = (
         partial(dataset_pb2_grpc.add_DatasetServiceServicer_to_server, datasets),

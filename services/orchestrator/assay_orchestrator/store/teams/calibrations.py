@@ -125,15 +125,13 @@ def delete_calibration(connection: sa.Connection, scope: Scope, calibration_id: 
 
 
 def list_calibrations(connection: sa.Connection, team: str) -> tuple[JudgeCalibration, ...]:
-    """Return the calibrations of a team, newest first."""
-    rows = connection.execute(
-        sa.select(_table.c.calibration_json)
-        .where(_table.c.team == team)
-        .order_by(_table.c.set_at.desc(), _table.c.rubric, _table.c.criterion, _table.c.fingerprints)
-    ).scalars()
-    return tuple(
+    """Return the calibrations of a team, newest first; those of the same time by id."""
+    rows = connection.execute(sa.select(_table.c.calibration_json).where(_table.c.team == team)).scalars()
+    stored = [
         JudgeCalibration(**{**data, "fingerprints": tuple(data["fingerprints"])}) for data in map(json.loads, rows)
-    )
+    ]
+    stored.sort(key=lambda calibration: calibration.calibration_id)
+    return tuple(sorted(stored, key=lambda calibration: calibration.calibrated_at, reverse=True))
 
 
 def calibrations_of(
