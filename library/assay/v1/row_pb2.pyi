@@ -212,7 +212,7 @@ class RowResult(_message.Message):
     PASSED_FIELD_NUMBER: _builtins.int
     SCORES_FIELD_NUMBER: _builtins.int
     LATENCY_MS_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     RESPONSE_FIELD_NUMBER: _builtins.int
     INPUT_FIELD_NUMBER: _builtins.int
     REFERENCES_FIELD_NUMBER: _builtins.int
@@ -237,7 +237,7 @@ class RowResult(_message.Message):
     """The row's verdict; absent if no metric decided."""
     latency_ms: _builtins.float
     """The agent's wall time in milliseconds; absent if not measured."""
-    reason: _builtins.str
+    message: _builtins.str
     """Why the row or its agent failed, for people; may be empty."""
     input: _builtins.str
     """The user's text. For a case that has only variables, the text of one JSON object with them. Only in the view FULL."""
@@ -290,7 +290,7 @@ class RowResult(_message.Message):
         passed: _builtins.bool | None = ...,
         scores: _abc.Iterable[Global___Score] | None = ...,
         latency_ms: _builtins.float | None = ...,
-        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
         response: _agent_pb2.AgentResponse | None = ...,
         input: _builtins.str = ...,
         references: _abc.Iterable[_builtins.str] | None = ...,
@@ -304,7 +304,7 @@ class RowResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "duration_ms", b"duration_ms", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "response", b"response", "start_time", b"start_time", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "expected_json", b"expected_json", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "reason", b"reason", "references", b"references", "repeat", b"repeat", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "expected_json", b"expected_json", "input", b"input", "latency_ms", b"latency_ms", "message", b"message", "passed", b"passed", "place", b"place", "references", b"references", "repeat", b"repeat", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
     _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015

@@ -946,13 +946,13 @@ class StateChanged(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STATE_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     CHANGE_TIME_FIELD_NUMBER: _builtins.int
     PAUSE_CAUSE_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
     state: Global___RunState.ValueType
     """The new state."""
-    reason: _builtins.str
+    message: _builtins.str
     """Why the state changed, for people; may be empty."""
     pause_cause: Global___PauseCause.ValueType
     """What paused the run, if the new state is PAUSING or PAUSED."""
@@ -968,14 +968,14 @@ class StateChanged(_message.Message):
         self,
         *,
         state: Global___RunState.ValueType = ...,
-        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
         change_time: _timestamp_pb2.Timestamp | None = ...,
         pause_cause: Global___PauseCause.ValueType = ...,
         counts: Global___RunCounts | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time", "counts", b"counts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time", "counts", b"counts", "pause_cause", b"pause_cause", "reason", b"reason", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time", "counts", b"counts", "message", b"message", "pause_cause", b"pause_cause", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

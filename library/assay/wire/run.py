@@ -226,7 +226,7 @@ def result_to_wire(result: RowResult) -> row_pb2.RowResult:
             for score in result.scores
         ],
         latency_ms=result.latency_ms,
-        reason=result.reason,
+        message=result.reason,
         tags=result.tags,
         weight=None if result.weight == 1.0 else result.weight,
         start_time=timestamp_to_wire(result.started_at),
@@ -280,7 +280,7 @@ def result_from_wire(result: row_pb2.RowResult, sequence: int = 0) -> RowResult:
         passed=result.passed if result.HasField("passed") else None,
         scores=ByMetric(_score_from_wire(score) for score in result.scores),
         latency_ms=result.latency_ms if result.HasField("latency_ms") else None,
-        reason=result.reason,
+        reason=result.message,
         sequence=sequence,
         response=response_from_wire(result.response) if result.HasField("response") else None,
         input=result.input,
@@ -313,7 +313,7 @@ def event_to_wire(event: StateChanged | RowResult) -> run_pb2.RunEvent:
         return run_pb2.RunEvent(sequence=event.sequence, row_finished=result_to_wire(event))
     change = run_pb2.StateChanged(
         state=STATES.to_wire(event.state),
-        reason=event.reason,
+        message=event.reason,
         change_time=timestamp_to_wire(event.at),
         counts=_COUNTS.to_wire(event.counts),
     )
@@ -330,7 +330,7 @@ def event_from_wire(event: run_pb2.RunEvent) -> StateChanged | RowResult:
     return StateChanged(
         sequence=event.sequence,
         state=STATES.from_wire(change.state),
-        reason=change.reason,
+        reason=change.message,
         at=timestamp_from_wire(change.change_time),
         pause_cause=_PAUSE_CAUSES.from_wire(change.pause_cause),
         counts=_COUNTS.from_wire(change.counts),

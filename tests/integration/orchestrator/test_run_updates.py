@@ -69,7 +69,7 @@ async def test_a_checked_run_is_returned_as_it_would_be(serve: Serve, settings_o
         dataset = await client.upload_dataset([*CASES, Case("d", (Turn("q"),))], name="d")
         spec = SETTINGS.to_wire(dataclasses.replace(settings_of("python", "m:f"), repeats=3))
         request = run_pb2.CreateRunRequest(spec=spec, validate_only=True)
-        assert not (await client._stub.CreateRun(request)).run.counts.total
+        assert not (await client._stub.CreateRun(request)).run.counts.total_count
         request.dataset_id = dataset.dataset_id
         checked = (await client._stub.CreateRun(request)).run
         assert (checked.run_id, checked.counts.total_count) == ("", 6)
