@@ -143,7 +143,7 @@ def test_recorded_verdicts_are_seen_without_a_judge(name: str, metric: str, repo
         0,
         0,
         None,
-        None,
+        [],
     )
     for row in reports[name]["rows"]:
         verdict = row["scores"][metric]["detail"]["verdict"]

@@ -148,12 +148,12 @@ def test_a_run_whose_judge_likes_everything_is_marked(judged_project: Cli) -> No
     assert f"canaries  10: UNTRUSTED  {said}" in done.stdout
     assert f"verdict  INCOMPLETE  {said}" in done.stdout
     summary = json.loads((cli.folder / "out" / "results.json").read_text())["summary"]
-    assert summary["judging"]["canaries"]["untrusted"] is True
-    assert summary["judging"]["canaries"]["false_pass"]["rate"] == 0.75
+    assert summary["judging"]["canaries"][0]["untrusted"] is True
+    assert summary["judging"]["canaries"][0]["false_pass"]["rate"] == 0.75
     assert (summary["judging"]["verdicts"], summary["pass_rate"]) == (20, 1.0)
     assert "UNTRUSTED" in cli.run("runs", "show", "latest").stdout
     stored = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
-    assert stored["summary"]["judging"]["canaries"]["kinds"]["injection"] == {"count": 2, "wrong": 2}
+    assert stored["summary"]["judging"]["canaries"][0]["kinds"]["injection"] == {"count": 2, "wrong": 2}
 
 
 def test_a_run_names_the_calibration_of_its_judge(judged_project: Cli) -> None:

@@ -234,7 +234,7 @@ def test_a_spend_cap_is_raised(shared_judged: tuple[Cli, ScriptedProvider]) -> N
     spec(cli, provider, spend_cap=0.03)
     paused = cli.run("run", "assay.yaml", status=3)
     assert "the spend cap of 0.03 dollars is reached" in paused.stderr
-    assert "--resume" not in paused.stderr, "without a higher cap the run pauses again"
+    assert "raise it: `assay runs update" in paused.stderr, "without a higher cap the run pauses again"
     run = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
     assert f"assay runs update {run['run_id']} --spend-cap USD" in run["state_reason"]
     assert "spend cap $0.03" in cli.run("runs", "show", run["run_id"]).stdout

@@ -278,7 +278,7 @@ def test_failed_canaries_make_a_run_incomplete(
     tallies = tuple(CanaryTally(*side) for side in sides)
     canaries = CanarySummary(tallies, limit=limit, is_accepted=accepts)
     summary = dataclasses.replace(
-        summary_of([RIGHT] * 4, metrics("exact_match")), judging=JudgingSummary(verdict_count=4, canaries=canaries)
+        summary_of([RIGHT] * 4, metrics("exact_match")), judging=JudgingSummary(verdict_count=4, canaries=(canaries,))
     )
     verdict = with_verdict(SUMMARY.from_json(dataclasses.asdict(summary)))
     assert verdict.verdict == status

@@ -228,8 +228,8 @@ class ConsoleSummary:
         lines += [line for metric in summary.metrics if (line := _unanswerable(metric))]
         if summary.judging is not None:
             lines += [judging_line(summary.judging, self._run.spec.judges), *jury_lines(summary.judging)]
-            if summary.judging.canaries is not None:
-                lines.append(canary_line(summary.judging.canaries))
+            is_alone = len(self._run.spec.judges) == 1
+            lines += [canary_line(each, names_judge=not is_alone) for each in summary.judging.canaries]
             lines += [f"calibration  {sentence}" for sentence in calibration_sentences(self._run)]
         return "\n".join(lines)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.metrics import build_metric
+from assay.metrics import METRICS, build_metric
 from assay.metrics.rows.row_scores import in_dependency_order
+from assay.model.run_spec import DEFAULT_JUDGE
 from assay.specs.judging import NO_JUDGE
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _NEEDS = {
 
 
 def unfed_metrics(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
-    """Yield a warning for each metric of a spec that no answer of the agent could make computable.
+    """Yield a warning for each metric that no answer of the agent could make computable, and each unused named judge.
 
     Args:
         spec: The checked spec.
@@ -47,6 +48,17 @@ def unfed_metrics(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
     for name, why, remedy in unfed(spec.settings.metrics, info, has_judge=has_judge):
         end = "it is optional, so the verdict leaves it out" if name in optional else f"{remedy}, or leave it out"
         yield spec.place(f"metrics.{name}", f"cannot be computed: {why}; {end}")
+    yield from _unused_judges(spec)
+
+
+def _unused_judges(spec: Spec) -> Iterator[Problem]:
+    settings = spec.settings
+    judged = [metric for metric in settings.metrics if metric.kind in METRICS and METRICS[metric.kind].info.needs_judge]
+    used = [settings.judge_of(metric) for metric in judged]
+    for judge in settings.judges:
+        if judge not in used and judge.name != DEFAULT_JUDGE:
+            message = f"is used by no metric: name it in a metric with `judge: {judge.name}`, or remove it"
+            yield spec.place(f"judges.{judge.name}", message)
 
 
 def unfed(settings: Sequence[MetricSpec], info: DatasetInfo, *, has_judge: bool) -> Iterator[tuple[str, str, str]]:

@@ -291,11 +291,12 @@ def _uncomputed(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator
 
 
 def failed_canaries(summary: RunSummary) -> str:
-    """Return a sentence that the judge failed its canaries, unless the spec accepts that; otherwise ""."""
-    canaries = summary.judging.canaries if summary.judging is not None else None
-    if canaries is None or canaries.is_accepted or not canaries.is_untrusted:
-        return ""
-    return canaries.sentence
+    """Return a sentence that a judge failed its canaries, unless the spec accepts that; otherwise ""."""
+    judged_by = summary.judging.canaries if summary.judging is not None else ()
+    failed = [canaries for canaries in judged_by if canaries.is_untrusted and not canaries.is_accepted]
+    if len(judged_by) == 1:
+        return failed[0].sentence if failed else ""
+    return "; ".join(f"{canaries.judge}: {canaries.sentence}" for canaries in failed)
 
 
 def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
@@ -312,8 +313,9 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
             yield f"{metric.metric} not computed{f': {reason}' if reason else ''}"
         elif metric.is_optional and (gap := metric_error_gap(metric, summary)):
             yield f"{gap} (optional)"
-    if summary.judging is not None and summary.judging.canaries is not None and summary.judging.canaries.warning:
-        yield summary.judging.canaries.warning
+    for canaries in summary.judging.canaries if summary.judging is not None else ():
+        if canaries.warning:
+            yield canaries.warning
     if missed := missed_thresholds(summary):
         words = ("threshold", "it") if len(missed) == 1 else ("thresholds", "them")
         yield f"{words[0]} missed, but no gate asks for {words[1]}: {', '.join(missed)}"

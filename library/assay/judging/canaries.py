@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
-from assay.model.run_spec import CANARY_LIMIT
+from assay.model.run_spec import CANARY_LIMIT, DEFAULT_JUDGE
 from assay.statistics.exact_sum import ExactSum
 from assay.text.equality import is_blank
 from assay.text.folding import fold
@@ -158,10 +158,12 @@ class CanaryFold:
     Args:
         limit: Largest rate of wrong verdicts, from 0 to 1.
         is_accepted: Whether the spec accepts failed canaries.
+        judge: The judge's name.
     """
 
     limit: float = CANARY_LIMIT
     is_accepted: bool = False
+    judge: str = DEFAULT_JUDGE
     _counts: dict[CanaryKind, list[int]] = field(default_factory=dict)
     _undecided: int = 0
     _cost: ExactSum = field(default_factory=ExactSum)
@@ -188,7 +190,7 @@ class CanaryFold:
             return None
         kinds = tuple(CanaryTally(kind, *self._counts[kind]) for kind in CanaryKind if kind in self._counts)
         cost = self._cost.total if self._cost.count else None
-        return CanarySummary(kinds, self._undecided, cost, self.limit, self.is_accepted)
+        return CanarySummary(kinds, self._undecided, cost, self.limit, self.is_accepted, self.judge)
 
 
 def canary_of(document: Mapping[str, Any]) -> Canary | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from assay.model.run_spec import CANARY_LIMIT
+from assay.model.run_spec import CANARY_LIMIT, DEFAULT_JUDGE
 from assay.statistics.intervals import wilson
 from assay.statistics.thresholds import exceeds
 
@@ -56,6 +56,7 @@ class CanarySummary:
         cost_usd: Their cost; None if none has a price.
         limit: Largest rate of wrong verdicts, for each side of at least 20 canaries.
         is_accepted: Whether the spec accepts failed canaries.
+        judge: The judge's name in the spec.
     """
 
     kinds: tuple[CanaryTally, ...] = ()
@@ -63,6 +64,7 @@ class CanarySummary:
     cost_usd: float | None = None
     limit: float = CANARY_LIMIT
     is_accepted: bool = False
+    judge: str = DEFAULT_JUDGE
 
     @property
     def canary_count(self) -> int:
@@ -112,6 +114,7 @@ class CanarySummary:
     def document(self) -> dict[str, Any]:
         """Return the summary for JSON."""
         return {
+            "judge": self.judge,
             "canary_count": self.canary_count,
             "undecided_count": self.undecided_count,
             "false_pass": _rate(*self.false_passes),

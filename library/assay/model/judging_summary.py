@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assay.model.canary_summary import CanarySummary
+from assay.model.run_spec import DEFAULT_JUDGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,14 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JurorSummary:
-    """The verdicts of a judge in a jury.
+    """The verdicts of one model: a member of a jury, or one of several judges.
 
     Args:
-        judge: The judge, e.g. "openai:gpt-4o-mini".
+        judge: The model, e.g. "openai:gpt-4o-mini".
         verdict_count: Number of verdicts, invalid ones included.
         failed_count: Invalid or unavailable verdicts.
         cost_usd: Cost of requested verdicts; None if none has a price.
         means: Mean score by metric; a metric without a valid verdict is omitted.
+        name: The judge's name in the spec.
     """
 
     judge: str
@@ -28,6 +30,7 @@ class JurorSummary:
     failed_count: int = 0
     cost_usd: float | None = None
     means: Mapping[str, float] = field(default_factory=dict)
+    name: str = DEFAULT_JUDGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,9 @@ class JudgingSummary:
         saved_usd: Original cost of the cached verdicts; None if none has a price.
         unpriced_count: Requested verdicts without a price, which cost_usd does not include.
         fingerprints: Of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20.
-        canaries: The verdicts on answers of known quality, which no other field includes; None without canaries.
+        canaries: The verdicts on answers of known quality, by judge, which no other field includes.
         batched_count: Verdicts that came through a provider's batch API, at its price.
-        jurors: The verdicts of each judge of a jury; empty without a jury.
+        jurors: The verdicts of each model of the judges; empty if the run has one judge of one model.
         agreement: The agreement of a jury's judges, by metric; empty without a jury.
         flag_counts: Number of verdicts by flag of their answers, sorted by name, e.g. {"punctuation_only": 2}.
         recorded_count: Recorded verdicts that came with the run; no judge was asked.
@@ -87,7 +90,7 @@ class JudgingSummary:
     saved_usd: float | None = None
     unpriced_count: int = 0
     fingerprints: tuple[str, ...] = ()
-    canaries: CanarySummary | None = None
+    canaries: tuple[CanarySummary, ...] = ()
     batched_count: int = 0
     jurors: tuple[JurorSummary, ...] = ()
     agreement: tuple[JuryAgreement, ...] = ()

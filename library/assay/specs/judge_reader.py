@@ -55,6 +55,7 @@ from assay.specs.judging import (
     check_judge,
     check_metric_judge,
     missing_key,
+    recorded_rubric_problem,
     rubric_problems,
 )
 
@@ -315,6 +316,10 @@ class _EntryReader:
             return None
         self._owner.recordings[self._name] = name
         self._default_rubric(value)
+        rubric, text = self._owner.rubrics[self._name]
+        if problem := recorded_rubric_problem(rubric, text):
+            self._say("rubric", problem)
+            self._owner.rubrics[self._name] = "", ""
         file = Path(name).expanduser().name
         return JudgeSpec(self._name, (JudgeModel("replay"),), canary_rate=0.0, recorded_file=file)
 

@@ -109,6 +109,14 @@ def check_cap(nano_usd: int | None, where: str) -> list[Problem]:
     return [Problem(f"must be at most {MAX_CAP_USD * NANO:,}, {MAX_CAP_USD:,} US dollars", where)]
 
 
+def recorded_rubric_problem(rubric: str, rubric_yaml: str) -> str:
+    """Return why recorded verdicts cannot be by a rubric; empty if they can."""
+    if rubric and not rubric_yaml and rubric != ANSWER:
+        return f"must be a YAML file beside `replay`: no judge service is asked for {rubric!r}"
+    is_taken = bool(rubric_yaml) and rubric == QUALITY
+    return f"has the name of another rubric, {QUALITY}: give yours another name" if is_taken else ""
+
+
 def check_metric_judge(metric: MetricSpec, judges: Sequence[JudgeSpec], where: str) -> list[Problem]:
     """Return the problems of a metric's judge and rubric."""
     values = {"judge": metric.judge, "rubric": metric.rubric or metric.rubric_yaml}
@@ -127,13 +135,11 @@ def check_metric_judge(metric: MetricSpec, judges: Sequence[JudgeSpec], where: s
         return problems
     judge = next((judge for judge in judges if metric.judge in ("", judge.name)), None)
     replays = judge is not None and bool(judge.recorded_file)
+    unusable = recorded_rubric_problem(metric.rubric, metric.rubric_yaml) if replays else ""
     checks = [
         (metric.kind != RUBRIC_KIND, f"is for {RUBRIC_KIND}, and {metric.kind} has a rubric of its own: remove it"),
         (not _is_line(metric.rubric), _LINE),
-        (replays and not metric.rubric_yaml and metric.rubric != ANSWER,
-         f"must be a YAML file for recorded verdicts: no judge service is asked for {metric.rubric!r}"),
-        (replays and bool(metric.rubric_yaml) and metric.rubric == QUALITY,
-         f"has the name of another rubric, {QUALITY}: give yours another name"),
+        (bool(unusable), unusable),
     ]  # fmt: skip
     problems += [Problem(message, f"{where}.rubric") for wrong, message in checks if wrong]
     return problems + (rubric_problems(metric.rubric_yaml, "", f"{where}.rubric")[1] if metric.rubric_yaml else [])

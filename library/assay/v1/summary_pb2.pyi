@@ -669,12 +669,12 @@ class JudgingSummary(_message.Message):
         """Fingerprints of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20."""
 
     @_builtins.property
-    def canaries(self) -> Global___CanarySummary:
-        """Verdicts on canaries, which the other counts exclude; absent if the run has none."""
+    def canaries(self) -> _containers.RepeatedCompositeFieldContainer[Global___CanarySummary]:
+        """Verdicts on canaries by judge, in the spec's order, which the other counts exclude; empty if the run has none."""
 
     @_builtins.property
     def jurors(self) -> _containers.RepeatedCompositeFieldContainer[Global___JurorSummary]:
-        """Verdicts of each judge of a jury; empty without a jury."""
+        """Verdicts of each model of the judges; empty if the run has one judge of one model."""
 
     @_builtins.property
     def agreement(self) -> _containers.RepeatedCompositeFieldContainer[Global___JuryAgreement]:
@@ -706,7 +706,7 @@ class JudgingSummary(_message.Message):
         saved_usd: _builtins.float | None = ...,
         unpriced_count: _builtins.int = ...,
         fingerprints: _abc.Iterable[_builtins.str] | None = ...,
-        canaries: Global___CanarySummary | None = ...,
+        canaries: _abc.Iterable[Global___CanarySummary] | None = ...,
         batched_count: _builtins.int = ...,
         jurors: _abc.Iterable[Global___JurorSummary] | None = ...,
         agreement: _abc.Iterable[Global___JuryAgreement] | None = ...,
@@ -716,7 +716,7 @@ class JudgingSummary(_message.Message):
         unknown_usd: _builtins.float = ...,
         refused_parameter_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "recorded_count", b"recorded_count", "refused_parameter_counts", b"refused_parameter_counts", "saved_usd", b"saved_usd", "unknown_usd", b"unknown_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
@@ -737,7 +737,7 @@ Global___JudgingSummary: _TypeAlias = JudgingSummary  # noqa: Y015
 
 @_typing.final
 class JurorSummary(_message.Message):
-    """JurorSummary summarises the verdicts of one judge of a jury."""
+    """JurorSummary summarises the verdicts of one model: a member of a jury, or one of several judges."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -766,14 +766,17 @@ class JurorSummary(_message.Message):
     FAILED_COUNT_FIELD_NUMBER: _builtins.int
     COST_USD_FIELD_NUMBER: _builtins.int
     MEANS_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     judge: _builtins.str
-    """The judge, e.g. "openai:gpt-4o-mini"."""
+    """The model, e.g. "openai:gpt-4o-mini"."""
     verdict_count: _builtins.int
-    """The judge's verdicts, including invalid ones."""
+    """The model's verdicts, including invalid ones."""
     failed_count: _builtins.int
     """Verdicts that are invalid or unavailable."""
     cost_usd: _builtins.float
     """Cost of the requested verdicts in US dollars; absent if none has a price."""
+    name: _builtins.str
+    """The judge's name in the spec."""
     @_builtins.property
     def means(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Mean score by metric; metrics without a valid verdict are omitted."""
@@ -786,10 +789,11 @@ class JurorSummary(_message.Message):
         failed_count: _builtins.int = ...,
         cost_usd: _builtins.float | None = ...,
         means: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "judge", b"judge", "means", b"means", "verdict_count", b"verdict_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "judge", b"judge", "means", b"means", "name", b"name", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
@@ -844,6 +848,7 @@ class CanarySummary(_message.Message):
     COST_USD_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     IS_ACCEPTED_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
     undecided_count: _builtins.int
     """Canaries without a valid verdict."""
     cost_usd: _builtins.float
@@ -852,6 +857,8 @@ class CanarySummary(_message.Message):
     """Largest rate of wrong verdicts for a side of at least 20 canaries; absent means 0.1."""
     is_accepted: _builtins.bool
     """Whether the spec accepts failed canaries."""
+    judge: _builtins.str
+    """The judge's name in the spec."""
     @_builtins.property
     def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___CanaryTally]:
         """Counts by kind."""
@@ -864,10 +871,11 @@ class CanarySummary(_message.Message):
         cost_usd: _builtins.float | None = ...,
         limit: _builtins.float | None = ...,
         is_accepted: _builtins.bool = ...,
+        judge: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "limit", b"limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "is_accepted", b"is_accepted", "kinds", b"kinds", "limit", b"limit", "undecided_count", b"undecided_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "is_accepted", b"is_accepted", "judge", b"judge", "kinds", b"kinds", "limit", b"limit", "undecided_count", b"undecided_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015

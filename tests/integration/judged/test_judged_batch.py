@@ -148,9 +148,9 @@ async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: S
     assert judging is not None
     assert (judging.verdict_count, judging.failed_count) == (20, 0), [score.detail for score in rows[3].scores]
     # A canary may ask what a row asks: whichever is answered first has the cost, and the other one is cached.
-    assert judging.canaries is not None
-    assert judging.canaries.canary_count >= 4
-    paid = (judging.cost_usd or 0) + (judging.canaries.cost_usd or 0)
+    (canaries,) = judging.canaries
+    assert canaries.canary_count >= 4
+    paid = (judging.cost_usd or 0) + (canaries.cost_usd or 0)
     assert paid == pytest.approx(len(stage.provider.batches.paid) * HALF_PRICE)
 
 

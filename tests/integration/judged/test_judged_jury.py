@@ -151,8 +151,7 @@ async def test_canaries_are_put_to_the_whole_jury(set_up: SetUp, case_of: CaseOf
     run, rows = await stage.done(settings, [case_of(n) for n in range(20)])
     assert run.summary is not None
     assert run.summary.judging is not None
-    canaries = run.summary.judging.canaries
-    assert canaries is not None
+    (canaries,) = run.summary.judging.canaries
     assert canaries.canary_count == 10
     assert canaries.is_untrusted
     verdicts = [one["verdict"] for row in rows for one in row.scores[0].detail.get("canary", {"jury": ()})["jury"]]
@@ -255,8 +254,8 @@ def canaries_of(run: Run) -> CanarySummary:
     """Return what a run's canaries came to."""
     assert run.summary is not None
     assert run.summary.judging is not None
-    assert run.summary.judging.canaries is not None
-    return run.summary.judging.canaries
+    (canaries,) = run.summary.judging.canaries
+    return canaries
 
 
 async def test_an_honest_judge_stands_its_test(set_up: SetUp, case_of: CaseOf) -> None:
@@ -313,7 +312,7 @@ async def test_small_runs_have_a_handful_and_a_rate_of_0_none(set_up: SetUp, cas
             summary = (await stage.follow(client, run)).summary
             assert summary is not None
             assert summary.judging is not None
-            counts.append(summary.judging.canaries and summary.judging.canaries.canary_count)
+            counts.append(next((canaries.canary_count for canaries in summary.judging.canaries), None))
     assert counts == [3, None, 5]
 
 

@@ -143,6 +143,16 @@ def test_a_preset_alone_warns_of_a_missing_judge_only(preset: str) -> None:
     }
 
 
+def test_a_named_judge_that_no_metric_uses_is_a_warning() -> None:
+    """The default judge is none: a preset's metrics may need none, and `--metrics` may leave them out."""
+    other = {"provider": "openai", "model": "n"}
+    metrics = ["latency", {"quality": {"judge": "strict"}}]
+    warnings = warned(FULL, metrics, judge=JUDGE, judges={"strict": other, "idle": other})
+    assert [each for each in warnings if "used by no metric" in each] == [
+        "judges.idle: is used by no metric: name it in a metric with `judge: idle`, or remove it"
+    ]
+
+
 class Remembers:
     """An agent that is a class."""
 

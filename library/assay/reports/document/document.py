@@ -252,7 +252,7 @@ def judging_document(run: Run) -> dict[str, Any] | None:
     judging = run.summary.judging if run.summary is not None else None
     if judging is None:
         return None
-    canaries = None if judging.canaries is None else judging.canaries.document()
+    canaries = [each.document() for each in judging.canaries]
     return {
         **dataclasses.asdict(judging),
         "hit_rate": judging.hit_rate,

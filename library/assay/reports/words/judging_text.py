@@ -123,12 +123,13 @@ def jury_lines(judging: JudgingSummary) -> list[str]:
     return lines
 
 
-def canary_line(canaries: CanarySummary) -> str:
-    """Return the line on the judge's verdicts on answers of known worth, and whether it can be trusted."""
+def canary_line(canaries: CanarySummary, *, names_judge: bool = False) -> str:
+    """Return the line on a judge's verdicts on answers of known worth, and whether it can be trusted."""
+    of_judge = f"{canaries.judge}  " if names_judge else ""
     mark = "UNTRUSTED  " if canaries.is_untrusted else ""
     undecided = f", {canaries.undecided_count} without a verdict" if canaries.undecided_count else ""
     cost = f"  ${canaries.cost_usd:.4f}" if canaries.cost_usd is not None else ""
-    return f"canaries  {canaries.canary_count}{undecided}: {mark}{canaries.sentence}{cost}"
+    return f"canaries  {of_judge}{canaries.canary_count}{undecided}: {mark}{canaries.sentence}{cost}"
 
 
 def judge_reasons(row: RowResult) -> list[str]:

@@ -304,6 +304,6 @@ def spent_on(
         if judging is not None:
             tokens += judging.input_tokens + judging.output_tokens if counts_verdict_tokens else 0
             dollars += (judging.cost_usd or 0.0) if counts_verdicts else 0.0
-            if judging.canaries is not None and counts_verdicts:
-                dollars += judging.canaries.cost_usd or 0.0
+            if counts_verdicts:
+                dollars += sum(canaries.cost_usd or 0.0 for canaries in judging.canaries)
     return Spent(tokens, nano_from_usd(dollars))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assay.judging.canaries import DETAIL, CanaryFold, canary_of
@@ -10,22 +11,24 @@ from assay.metrics.core.score import JURY
 from assay.metrics.core.turn_scores import turn_details
 from assay.metrics.jury.jury_agreement import AgreementFold
 from assay.model.judging_summary import JudgingSummary, JurorSummary
-from assay.model.run_spec import CANARY_LIMIT
+from assay.model.run_spec import DEFAULT_JUDGE
 from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.model.run import RowResult
+    from assay.model.run import JudgeSpec, RowResult
 
 _MOST_FINGERPRINTS = 20
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class _Juror:
-    """The verdicts of one judge of a jury."""
+    """The verdicts of one model: a member of a jury, or one of several judges."""
 
-    def __init__(self, judge: str) -> None:
+    def __init__(self, judge: str, name: str) -> None:
         self._judge = judge
+        self._name = name
         self._verdicts = self._failed = 0
         self._cost = ExactSum()
         self._scores: dict[str, ExactSum] = {}
@@ -43,40 +46,47 @@ class _Juror:
     def result(self) -> JurorSummary:
         means = {metric: total.mean or 0.0 for metric, total in sorted(self._scores.items())}
         cost = self._cost.total if self._cost.count else None
-        return JurorSummary(self._judge, self._verdicts, self._failed, cost, means)
+        return JurorSummary(self._judge, self._verdicts, self._failed, cost, means, self._name)
 
 
 class JudgingFold:
     """Counts verdicts and adds up their usage; the order of rows does not matter.
 
     Args:
-        canary_limit: Maximum rate of wrong verdicts on canaries, from 0 to 1.
-        accepts_canaries: Whether the spec accepts failed canaries.
+        judges: The judges of the run; the first is that of metrics without one.
+        judge_by_metric: The names of the judges of metrics, by metric.
     """
 
-    def __init__(self, canary_limit: float = CANARY_LIMIT, *, accepts_canaries: bool = False) -> None:
+    def __init__(self, judges: Sequence[JudgeSpec] = (), judge_by_metric: Mapping[str, str] = _NO_NAMES) -> None:
+        self._judge_by_metric = judge_by_metric
+        self._default = judges[0].name if judges else DEFAULT_JUDGE
+        self._has_several = len(judges) > 1
         self._counts: Counter[str] = Counter()
         self._tokens = {"input_tokens": 0, "output_tokens": 0}
         self._money = {"cost_usd": ExactSum(), "saved_usd": ExactSum()}
         self._fingerprints: set[str] = set()
         self._flags: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
-        self._canaries = CanaryFold(canary_limit, accepts_canaries)
-        self._jurors: dict[int, _Juror] = {}
+        self._canaries = {
+            judge.name: CanaryFold(judge.canary_limit, judge.accepts_canaries, judge.name) for judge in judges
+        }
+        self._jurors: dict[tuple[str, int], _Juror] = {}
         self._agreement: dict[str, AgreementFold] = {}
 
     def add(self, row: RowResult) -> None:
         """Add a row; a verdict shared by several of its metrics counts once."""
-        verdicts: dict[object, tuple[int | None, Mapping[str, Any]]] = {}
+        verdicts: dict[object, tuple[str, int | None, Mapping[str, Any]]] = {}
         for score in row.scores:
+            judge = self._judge_of(score.metric)
             for turn, detail in turn_details(score.detail):
                 for place, verdict in _verdicts(detail):
-                    verdicts[verdict.get("key") or (score.metric, turn, place)] = place, verdict
-            self._add_canary(score.detail.get(DETAIL))
-        for place, verdict in verdicts.values():
+                    verdicts[verdict.get("key") or (score.metric, turn, place)] = judge, place, verdict
+            self._add_canary(judge, score.detail.get(DETAIL))
+        for judge, place, verdict in verdicts.values():
             self._add(verdict)
-            if place is not None:
-                self._jurors.setdefault(place, _Juror(verdict["judge"])).add(verdict)
+            if place is not None or self._has_several:
+                juror = (judge, place or 0)
+                self._jurors.setdefault(juror, _Juror(verdict["judge"], judge)).add(verdict)
         for score in row.scores:
             for _, detail in turn_details(score.detail):
                 self._add_jury(score.metric, detail)
@@ -92,29 +102,33 @@ class JudgingFold:
             cost_usd=cost,
             saved_usd=saved,
             fingerprints=tuple(sorted(self._fingerprints)[:_MOST_FINGERPRINTS]),
-            canaries=self._canaries.result(),
-            jurors=tuple(self._jurors[place].result() for place in sorted(self._jurors)),
+            canaries=tuple(filter(None, (fold.result() for fold in self._canaries.values()))),
+            jurors=tuple(self._jurors[juror].result() for juror in sorted(self._jurors)),
             agreement=tuple(fold.result() for _, fold in sorted(self._agreement.items())),
             flag_counts=dict(sorted(self._flags.items())),
             refused_parameter_counts=dict(sorted(self._refused.items())),
         )
 
-    def _add_canary(self, document: object) -> None:
+    def _judge_of(self, metric: str) -> str:
+        return self._judge_by_metric.get(metric) or self._default
+
+    def _add_canary(self, judge: str, document: object) -> None:
         canary = canary_of(document) if isinstance(document, dict) else None
         if canary is not None and isinstance(document, dict):
             paid = [verdict["cost_usd"] for _, verdict in _verdicts(document) if not verdict.get("cached")]
             costs = [cost for cost in paid if cost is not None]
-            self._canaries.add(canary, passed=document.get("passed"), cost_usd=sum(costs) if costs else None)
+            fold = self._canaries.setdefault(judge, CanaryFold(judge=judge))
+            fold.add(canary, passed=document.get("passed"), cost_usd=sum(costs) if costs else None)
 
     def _add_jury(self, metric: str, detail: Mapping[str, Any]) -> None:
-        jurors = detail.get(JURY)
+        jurors, judge = detail.get(JURY), self._judge_of(metric)
         if not isinstance(jurors, list):
             return
         values = [juror.get("value") for juror in jurors]
         self._agreement.setdefault(metric, AgreementFold(metric)).add(values)
         for place, value in enumerate(values):
-            if place in self._jurors:
-                self._jurors[place].score(metric, value)
+            if (judge, place) in self._jurors:
+                self._jurors[judge, place].score(metric, value)
 
     def _add(self, verdict: Mapping[str, Any]) -> None:
         was_called = not verdict["cached"] and verdict["call_count"] > 0

@@ -18,7 +18,7 @@ from assay.metrics.latency import TimesFold
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.interval import Interval
 from assay.model.run import LatencySummary, RunSummary, RunVerdict, ThresholdRule
-from assay.model.run_spec import CANARY_LIMIT, MAX_ERRORS
+from assay.model.run_spec import MAX_ERRORS
 from assay_orchestrator.summary.clusters import CaseClusters
 from assay_orchestrator.summary.gates import Tally, judge_gates
 from assay_orchestrator.summary.groups import Groups, Weights
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Metric
     from assay.model.run import MetricSummary, RowResult
-    from assay.model.run_spec import RunSpec
+    from assay.model.run_spec import JudgeSpec, RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class SummaryRules:
         left_out: Bad records of the dataset, which are not cases.
         optional: Names of the metrics that the run may end without.
         deciding: Names of the metrics that give rows a verdict.
-        canary_limit: Maximum rate of wrong verdicts on canaries, from 0 to 1.
-        accepts_canaries: Whether failed canaries leave the verdict unchanged.
+        judges: The judges of the run.
+        judge_by_metric: The names of the judges of metrics, by metric.
         cluster: What cases share, as in the run's settings.
         copies: The group number of each case that has copies, by the case's index.
         repeats: How many times each case runs; None if unknown.
@@ -55,8 +55,8 @@ class SummaryRules:
     left_out: int = 0
     optional: frozenset[str] = frozenset()
     deciding: frozenset[str] = frozenset()
-    canary_limit: float = CANARY_LIMIT
-    accepts_canaries: bool = False
+    judges: tuple[JudgeSpec, ...] = ()
+    judge_by_metric: Mapping[str, str] = field(default_factory=dict)
     cluster: str = ""
     copies: Mapping[int, int] = field(default_factory=dict)
     repeats: int | None = None
@@ -69,15 +69,14 @@ class SummaryRules:
             settings: The settings of the run.
             copies: The group number of each case that has copies, by the case's index.
         """
-        judge = next(iter(settings.judges), None)
         return cls(
             max_agent_errors=settings.max_agent_errors,
             max_metric_errors=settings.max_metric_errors,
             left_out=settings.dataset.left_out_count if settings.dataset is not None else 0,
             optional=frozenset(metric.name for metric in settings.metrics if metric.is_optional),
             deciding=frozenset(metric.name for metric in settings.metrics if decides_rows(metric)),
-            canary_limit=CANARY_LIMIT if judge is None else judge.canary_limit,
-            accepts_canaries=judge is not None and judge.accepts_canaries,
+            judges=settings.judges,
+            judge_by_metric={metric.name: metric.judge for metric in settings.metrics if metric.judge},
             cluster=settings.cluster,
             copies=copies,
             repeats=settings.repeats,
@@ -105,7 +104,7 @@ def summarise(
     groups = Groups(metrics, clusters, [read_gate(gate, metrics=kinds) for gate in gates])
     latency, weights, repeats = TimesFold(), Weights(), RepeatsFold()
     intervals = RunIntervals(metrics)
-    judging = JudgingFold(rules.canary_limit, accepts_canaries=rules.accepts_canaries)
+    judging = JudgingFold(rules.judges, rules.judge_by_metric)
     total = passed = decided = undecided = agent_errors = interrupted = timeouts = 0
     unanswered = [0] * len(folds)
     reasons: list[Counter[str]] = [Counter() for _ in folds]

@@ -244,10 +244,11 @@ class SummaryView:
             pairs.append(
                 (f"agreement on {agreed['metric']}", f"alpha {alpha} over {count_text(agreed['row_count'], 'row')}")
             )
-        canaries = judging.get("canaries")
-        if canaries:
+        tested = judging.get("canaries") or ()
+        for canaries in tested:
             mark = "UNTRUSTED: " if canaries.get("untrusted") else ""
-            pairs.append(("canaries", mark + str(canaries.get("sentence", ""))))
+            name = f"canaries of {canaries['judge']}" if len(tested) > 1 else "canaries"
+            pairs.append((name, mark + str(canaries.get("sentence", ""))))
         return pairs + [("calibration", label) for label in judging.get("calibration_messages") or ()]
 
     def repeats(self) -> list[Pair]:
