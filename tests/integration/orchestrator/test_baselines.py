@@ -208,7 +208,8 @@ async def test_only_those_who_may_run_may_store_or_delete_one(tmp_path: Path) ->
         assert again.calibration_id == first.calibration_id
         tone = await set_calibration(member, replace(GOOD, criterion="tone"))
         assert sorted(await list_calibrations(viewer), key=lambda shown: shown.criterion) == [again, tone]
-        request, pages = calibration_pb2.ListCalibrationsRequest(page_size=1), []
+        request = calibration_pb2.ListCalibrationsRequest(page_size=1)
+        pages: list[calibration_pb2.ListCalibrationsResponse] = []
         stub = CalibrationServiceStub(viewer._channel)
         while not pages or request.page_token:
             pages.append(await stub.ListCalibrations(request))

@@ -12,7 +12,7 @@ import pytest
 
 from assay.errors import InvalidInputError
 from assay.model.case import Case, Turn
-from assay.model.run import DatasetReading, DatasetRef, MetricSpec, RunSpec, RunState
+from assay.model.run import DatasetReading, DatasetRef, MetricSpec, Run, RunSpec, RunState
 from assay.model.scope import LOCAL
 from assay.model.views import RunView
 from assay_orchestrator.store.runs import datasets, runs
@@ -98,7 +98,9 @@ async def test_a_page_ends_before_it_exceeds_a_message(
         database.close()
     async with serve() as client:
         for order in ("", "created"):
-            seen, sizes, token = [], [], ""
+            seen: list[Run] = []
+            sizes: list[int] = []
+            token = ""
             while token or not seen:
                 page = await client.run_page(order_by=order, page_token=token, view=RunView.FULL)
                 seen += page.runs

@@ -103,10 +103,10 @@ async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: Setti
         assert [row.case_id for row in rows] == [f"c{i}" for i in range(10)]
         assert [row.case_id for row in rows if row.status is AgentStatus.ERROR] == ["c7"]
         old, new = await client.list_attempts(run.run_id, "c3")
-        request = row_pb2.ListAttemptsRequest(run_id=run.run_id, case_id="c3", page_size=1)
-        page = await client._stub.ListAttempts(request)
-        request.page_token = page.next_page_token
-        last_page = await client._stub.ListAttempts(request)
+        query = row_pb2.ListAttemptsRequest(run_id=run.run_id, case_id="c3", page_size=1)
+        page = await client._stub.ListAttempts(query)
+        query.page_token = page.next_page_token
+        last_page = await client._stub.ListAttempts(query)
         assert [ATTEMPT.from_wire(attempt) for attempt in (*page.attempts, *last_page.attempts)] == [old, new]
         assert (len(page.attempts), last_page.next_page_token) == (1, "")
         (fine,) = await client.list_attempts(run.run_id, "c4")

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 from tests.support.services.ended_runs import await_end
 
 from assay.errors import InvalidInputError, NotFoundError
@@ -55,7 +56,7 @@ async def test_a_wrong_change_is_refused_with_every_problem(serve: Serve, settin
             await client.update_run(run_id, labels={"-": ""}, note="n" * 2001, weight=0.0)
         assert [problem.field for problem in refusal.value.problems] == ["labels", "note", "weight"]
         for paths, field in (([], "update_mask"), (["state"], "update_mask.paths[0]")):
-            request = run_pb2.UpdateRunRequest(run_id=run_id, update_mask={"paths": paths})
+            request = run_pb2.UpdateRunRequest(run_id=run_id, update_mask=FieldMask(paths=paths))
             with pytest.raises(InvalidInputError, match=field.replace("[", r"\[")), translated():
                 await client._stub.UpdateRun(request)
         assert (await client.get_run(run_id)).spec.note == ""
