@@ -14,7 +14,6 @@ from assay.comparison.model import (
     ClassicalTest,
     Comparison,
     ComparisonSettings,
-    Confidence,
     ErrorComparison,
     Estimate,
     FlippedCase,
@@ -27,13 +26,12 @@ from assay.comparison.model import (
     PairComparison,
     PassTable,
     RandomDraws,
-    RankedVariant,
     RunRef,
     Side,
     Variant,
-    VariantRecommendation,
     WorstCase,
 )
+from assay.comparison.recommendation import Confidence, RankedVariant, VariantRecommendation
 from assay.comparison.stopping_outcome import StoppingOutcome
 from assay.comparison.verdict import ComparisonVerdict
 from assay.filters.pages import CaseDetail, ResultPage, RowFacets, RunPage

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.agent.v1 import agent_pb2
+from assay.errors import InvalidInputError
 from assay.model.answers.agent_response import AgentResponse, MalformedAnswerError
 from assay.model.run import AgentSpec, CaseSelection, PauseCause, RunCounts, RunState
 from assay.v1 import case_pb2, run_pb2, spec_pb2, summary_pb2
 from assay.wire.agent import response_to_wire, split_by_size
 from assay.wire.case import case_from_wire, case_to_wire
-from assay.wire.converter import Converter, EnumConverter
+from assay.wire.converter import Converter, EnumConverter, WordConverter
 from assay.wire.hosted import AGENT
 from assay.wire.run import RUN, SETTINGS
 from assay.wire.summary import SUMMARY
@@ -112,3 +113,11 @@ def test_batches_keep_order_and_size() -> None:
     messages = [agent_pb2.AgentResponse(text="x" * size) for size in (40, 40, 40, 500, 10)]
     batches = [[len(message.text) for message in batch] for batch in split_by_size(messages, 100)]
     assert batches == [[40, 40], [40], [500], [10]]
+
+
+def test_an_unknown_word_is_refused_with_those_that_there_are() -> None:
+    """It would otherwise be sent as not set, and mean the default."""
+    words = WordConverter(spec_pb2.StoppingRule, ("always-valid", "five-looks"))
+    assert words.from_wire(words.to_wire("five-looks")) == "five-looks"
+    with pytest.raises(InvalidInputError, match="must be always-valid, five-looks, not 'often'"):
+        words.to_wire("often")

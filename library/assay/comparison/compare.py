@@ -18,21 +18,19 @@ from assay.comparison.model import (
     Comparison,
     ComparisonSettings,
     ComparisonVerdict,
-    Confidence,
     Estimate,
     Mismatch,
     MismatchReason,
     OmnibusTest,
     PairComparison,
     RandomDraws,
-    RankedVariant,
     Reason,
     RunRef,
     Side,
     Variant,
-    VariantRecommendation,
 )
 from assay.comparison.preconditions import Overlap, mismatches, other_rules_of_rows
+from assay.comparison.recommendation import Confidence, RankedVariant, VariantRecommendation
 from assay.comparison.run_names import run_names
 from assay.comparison.stopped import shared_stopping, stopping_outcome
 from assay.comparison.verdicts import decided

@@ -11,6 +11,7 @@ from assay.comparison.verdict import ComparisonVerdict as ComparisonVerdict  # p
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.comparison.recommendation import RankedVariant, VariantRecommendation
     from assay.comparison.stopping_outcome import StoppingOutcome
     from assay.model.interval import Interval
 
@@ -97,14 +98,6 @@ class MismatchReason(StrEnum):
     OVERLAP = "overlap"
     """Too few cases are common to both runs."""
     UNFINISHED = "unfinished"
-
-
-class Confidence(StrEnum):
-    """The confidence of a recommendation."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
 
 
 class Side(StrEnum):
@@ -542,41 +535,6 @@ class FlippedCase:
     b: float
     case_id_b: str = ""
     question: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RankedVariant:
-    """A place in the ranking.
-
-    Args:
-        label: The run's label.
-        run_id: The run.
-        score: The classical weighted score; None if the run has none of its metrics.
-    """
-
-    label: str
-    run_id: str
-    score: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class VariantRecommendation:
-    """The recommended run, by the classical ranking.
-
-    Args:
-        label: The label of the first of the ranking.
-        run_id: That run.
-        improvements: Metrics on which it is significantly better than the second, by unpaired tests.
-        confidence: The agreement of ranking and tests: high with two or more improvements, low without one or with
-            a metric on which the second is better.
-        note: "ranking_and_tests_disagree", "metrics_differ" or empty.
-    """
-
-    label: str
-    run_id: str
-    improvements: tuple[str, ...]
-    confidence: Confidence
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from assay.comparison.model import (
     Comparison,
     ComparisonSettings,
     ComparisonVerdict,
-    Confidence,
     ErrorComparison,
     Estimate,
     FailOn,
@@ -29,13 +28,12 @@ from assay.comparison.model import (
     PairComparison,
     PassTable,
     RandomDraws,
-    RankedVariant,
     RunRef,
     Side,
     Variant,
-    VariantRecommendation,
     WorstCase,
 )
+from assay.comparison.recommendation import Confidence, RankedVariant, VariantRecommendation
 from assay.comparison.stopping_outcome import StoppingOutcome
 from assay.errors import InvalidInputError, Problem
 from assay.model.stopping import StoppingRule

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from assay.errors import InvalidInputError, Problem
 from assay.wire.json_text import mapping_from_text, mapping_to_text
 
 if TYPE_CHECKING:
@@ -89,7 +90,13 @@ class WordConverter:
         self._words = {number: word for word, number in self._numbers.items()}
 
     def to_wire(self, word: str) -> Any:
-        """Return the number of a word."""
+        """Return the number of a word.
+
+        Raises:
+            InvalidInputError: There is no such word.
+        """
+        if word not in self._numbers:
+            raise InvalidInputError([Problem(f"must be {', '.join(self._numbers)}, not {word!r}")])
         return self._numbers[word]
 
     def from_wire(self, number: int) -> str:
