@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from tests.fuzz.documented import EVERY_METHOD, NEVER, documented_ends
 from tests.fuzz.messages import MessageMaker
 
-from assay.rpc.status import DETAILS_KEY, from_rpc_error
+from assay.rpc.status import DETAILS_KEY, from_rpc_error, from_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -238,7 +238,8 @@ class _Call:
             return
         fields = answer.DESCRIPTOR.fields_by_name
         if "error" in fields and answer.HasField("error"):
-            self._judge_end(grpc.StatusCode(_CODES[answer.error.code]), answer.error.reason, answer.error.message)
+            reason = from_status(answer.error).reason
+            self._judge_end(grpc.StatusCode(_CODES[answer.error.code]), reason, answer.error.message)
         self._keep("page_token", getattr(answer, "next_page_token", ""))
         if "run" in fields and answer.run.run_id:
             self._keep("run_id", answer.run.run_id)
