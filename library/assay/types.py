@@ -8,6 +8,7 @@ from assay.client.api.evaluation import RunSource
 from assay.client.api.runs import Runs
 from assay.comparison.allowed_drop import AllowedDrop
 from assay.comparison.decision import ComparisonDecision, DecisionOutcome
+from assay.comparison.mismatch import Mismatch, MismatchReason
 from assay.comparison.model import (
     Adjustment,
     Change,
@@ -19,8 +20,6 @@ from assay.comparison.model import (
     FlippedCase,
     Matching,
     MetricComparison,
-    Mismatch,
-    MismatchReason,
     NoiseFloor,
     OmnibusTest,
     PairComparison,

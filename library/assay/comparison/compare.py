@@ -13,14 +13,13 @@ from assay.comparison.facts import MetricFacts, RunFacts, default_primary
 from assay.comparison.joined import CompleteCases, JoinedRuns, label_of, metric_facts
 from assay.comparison.matching import matched
 from assay.comparison.metric_pairs import NoVerdict, PairedValues, compare_values, estimate
+from assay.comparison.mismatch import Mismatch, MismatchReason
 from assay.comparison.model import (
     PASS_RATE,
     Comparison,
     ComparisonSettings,
     ComparisonVerdict,
     Estimate,
-    Mismatch,
-    MismatchReason,
     OmnibusTest,
     PairComparison,
     RandomDraws,

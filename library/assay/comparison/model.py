@@ -11,6 +11,7 @@ from assay.comparison.verdict import ComparisonVerdict as ComparisonVerdict  # p
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.comparison.mismatch import Mismatch
     from assay.comparison.recommendation import RankedVariant, VariantRecommendation
     from assay.comparison.stopping_outcome import StoppingOutcome
     from assay.model.interval import Interval
@@ -86,18 +87,6 @@ class Matching(StrEnum):
     ID = "id"
     CONTENT = "content"
     """By question and references."""
-
-
-class MismatchReason(StrEnum):
-    """Why runs must not be compared."""
-
-    METRIC_VERSION = "metric_version"
-    """A metric, or its value of a conversation or a row, is defined differently."""
-    EMBEDDER = "embedder"
-    JUDGE = "judge"
-    OVERLAP = "overlap"
-    """Too few cases are common to both runs."""
-    UNFINISHED = "unfinished"
 
 
 class Side(StrEnum):
@@ -486,19 +475,6 @@ class OmnibusTest:
     p: float | None
     case_count: int
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A reason why runs must not be compared.
-
-    Args:
-        reason: Why, as a word.
-        message: A sentence on what differs and what to do.
-    """
-
-    reason: MismatchReason
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

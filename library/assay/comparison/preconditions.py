@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Mismatch, MismatchReason
+from assay.comparison.mismatch import Mismatch, MismatchReason
 from assay.model.run_spec import FUNCTION_METRIC, TURN_SCORES, UNREADABLE, AgentSpec
 from assay.text.unsafe_text import shorten
 

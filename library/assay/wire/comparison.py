@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.allowed_drop import AllowedDrop
 from assay.comparison.case_list import CaseChange, CaseOrder, CaseValue, CaseVariant, ComparedCase
 from assay.comparison.decision import ComparisonDecision, DecisionOutcome, DecisionRules
+from assay.comparison.mismatch import Mismatch, MismatchReason
 from assay.comparison.model import (
     Adjustment,
     Change,
@@ -21,8 +22,6 @@ from assay.comparison.model import (
     FlippedCase,
     Matching,
     MetricComparison,
-    Mismatch,
-    MismatchReason,
     NoiseFloor,
     OmnibusTest,
     PairComparison,

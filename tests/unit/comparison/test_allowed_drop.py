@@ -10,7 +10,8 @@ from tests.unit.comparison.comparing import compare_columns, compared, disagreei
 
 from assay.comparison.compare import compare_runs
 from assay.comparison.decision import ComparisonDecision, DecisionOutcome, DecisionRules, decide
-from assay.comparison.model import Comparison, ComparisonSettings, FailOn, Mismatch, MismatchReason
+from assay.comparison.mismatch import Mismatch, MismatchReason
+from assay.comparison.model import Comparison, ComparisonSettings, FailOn
 from assay.comparison.settings import check_settings
 from assay.errors import InvalidInputError
 from assay.statistics.one_sided import rate_bounds
