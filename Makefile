@@ -60,7 +60,7 @@ test-deploy: .venv-deploy/deploy.stamp  ## render the manifests of deploy/ with 
 test-alerts: .venv/dev.stamp   ## check the alert rules, their cases and the dashboard's queries with promtool, from Debian's package prometheus
 	$(BIN)/python -m pytest -m alerts tests/alerts
 
-check: .venv/dev.stamp .venv-protos/protos.stamp docs  ## lint, types, import contracts, protos and their stubs, pages and their links
+check: .venv/dev.stamp .venv-protos/protos.stamp docs  ## lint, types, import contracts, protos with their promise and stubs, pages and their links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy -n 2 $(PACKAGES)
@@ -68,6 +68,7 @@ check: .venv/dev.stamp .venv-protos/protos.stamp docs  ## lint, types, import co
 	@for code in examples/*/agent.py examples/*/keyword_model.py; do $(BIN)/mypy $$code || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
+	$(BIN)/buf breaking --against protos/image.binpb
 	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && cd .venv-protos/checked && for folder in $$(find assay -name v1); do \
 	  diff -r -x __pycache__ -x __init__.py $$folder ../../library/$$folder || { echo "the stubs in library/$$folder do not match the protos: run 'make protos'"; exit 1; }; done
 
