@@ -55,6 +55,7 @@ from assay.model.code_identity import CodeIdentity
 from assay.model.dependent_cases import DependentCases
 from assay.model.interval import Interval
 from assay.model.judge_calibration import JudgeCalibration
+from assay.model.judgement import Judgement, JudgementStatus
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
 from assay.model.metric_call import MetricOutcome
 from assay.model.model_price import ModelPrice
@@ -141,6 +142,8 @@ __all__ = [
     "JudgeCalibration",
     "JudgeModel",
     "JudgeSpec",
+    "Judgement",
+    "JudgementStatus",
     "JudgingSummary",
     "JurorSummary",
     "JuryAgreement",

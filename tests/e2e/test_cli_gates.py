@@ -75,9 +75,9 @@ def test_the_worst_gate_decides_the_exit_status(
     shown = gated(shared_cli, *gates).run("run", "assay.yaml", "--output-dir", "out", status=status).stdout
     assert [gate["outcome"] for gate in outcomes(shared_cli)] == expected
     for gate in outcomes(shared_cli):
-        assert (gate["actual"] is None) is bool(gate["reason"]) is (gate["outcome"] == "incomplete")
+        assert (gate["actual"] is None) is bool(gate["message"]) is (gate["outcome"] == "incomplete")
         assert f"gate  {gate['outcome'].upper()}  {gate['expression']}" in shown
-        assert gate["reason"] in shown
+        assert gate["message"] in shown
 
 
 def test_wrong_gates_are_refused_before_anything_starts(cli: Cli) -> None:

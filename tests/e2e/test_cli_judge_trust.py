@@ -150,7 +150,7 @@ def test_a_run_whose_judge_likes_everything_is_marked(judged_project: Cli) -> No
     summary = json.loads((cli.folder / "out" / "results.json").read_text())["summary"]
     assert summary["judging"]["canaries"][0]["untrusted"] is True
     assert summary["judging"]["canaries"][0]["false_pass"]["rate"] == 0.75
-    assert (summary["judging"]["verdicts"], summary["pass_rate"]) == (20, 1.0)
+    assert (summary["judging"]["verdict_count"], summary["pass_rate"]) == (20, 1.0)
     assert "UNTRUSTED" in cli.run("runs", "show", "latest").stdout
     stored = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
     assert stored["summary"]["judging"]["canaries"][0]["kinds"]["injection"] == {"count": 2, "wrong": 2}

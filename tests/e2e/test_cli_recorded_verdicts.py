@@ -105,7 +105,12 @@ def test_verdicts_of_one_run_take_the_judges_place_in_another(
         assert second["scores"][metric]["detail"]["reasoning"] == verdict["reasoning"]
         assert second["scores"][metric]["detail"]["verdict"]["cost_usd"] is None
     judging = after["summary"]["judging"]
-    assert (judging["recorded"], judging["asked"], judging["failed"], judging["cost_usd"]) == (6, 0, 0, None)
+    assert (judging["recorded_count"], judging["asked_count"], judging["failed_count"], judging["cost_usd"]) == (
+        6,
+        0,
+        0,
+        None,
+    )
 
 
 def test_verdicts_of_checks_are_recorded_by_their_criterion(cases: Cli) -> None:
@@ -126,7 +131,7 @@ def test_verdicts_of_checks_are_recorded_by_their_criterion(cases: Cli) -> None:
     assert "warning" not in done.stderr
     (row,) = report(cases, "out")["rows"]
     assert [check["score"] for check in row["scores"]["assertions"]["detail"]["checks"]] == [0.9, 0.6]
-    assert report(cases, "out")["summary"]["judging"]["recorded"] == 2
+    assert report(cases, "out")["summary"]["judging"]["recorded_count"] == 2
     checks[1]["value"] = "is very short"
     cases.write("qa.jsonl", json.dumps(case))
     done = cases.run("run", "assay.yaml", "--output-dir", "edited", status=3)
@@ -156,7 +161,7 @@ def test_each_turn_of_a_conversation_has_its_own_verdict(cases: Cli) -> None:
     (row,) = report(cases, "out")["rows"]
     said = [turn["scores"]["quality"]["detail"]["reasoning"] for turn in row["turns"]]
     assert said == ["First.", "Second."]
-    assert report(cases, "out")["summary"]["judging"]["recorded"] == 2
+    assert report(cases, "out")["summary"]["judging"]["recorded_count"] == 2
 
 
 def test_recorded_verdicts_need_no_judge_service(project: Cli) -> None:

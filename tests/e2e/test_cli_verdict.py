@@ -61,7 +61,7 @@ def test_an_agent_that_always_raises_never_passes(shared_cli: Cli, gates: list[s
     last, summary, _ = ended(asked(shared_cli, answers=0, **spec), 3)
     assert last.startswith("verdict  INCOMPLETE  the agent failed on 20 of 20 rows")
     assert summary["overall_status"] == "INCOMPLETE"
-    assert summary["latency"]["count"] == 0
+    assert summary["latency"]["answer_count"] == 0
     assert "PASS" not in last
 
 

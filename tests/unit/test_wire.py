@@ -521,3 +521,29 @@ def test_an_id_of_a_run_that_is_none_is_refused(run_id: str) -> None:
         with pytest.raises(SetupError, match="a run's id has 1 to 128 letters, digits") as caught:
             read()
         assert "\n" not in caught.value.message
+
+
+def test_judgements_are_typed_on_the_wire() -> None:
+    """Of a jury one judgement each, of turns with their index; the detail stays whole."""
+    verdict = {
+        "status": "valid",
+        "judge": "openai:m",
+        "model": "m-1",
+        "rubric": "quality",
+        "fingerprint": "f",
+        "scores": {"score": 4.0},
+        "cached": True,
+        "by_rule": False,
+        "flags": ["empty"],
+    }
+    invalid = {**verdict, "status": "invalid"}
+    jury = [{"value": 4.0, "reasoning": "Good.", "verdict": verdict}, {"value": None, "verdict": invalid}]
+    turns = [{"turn_index": 1, "detail": {"reasoning": "Right.", "verdict": verdict}}]
+    scores = [results.Score("quality", results.ScoreStatus.SCORED, 4.0, True, detail={"jury": jury, "turns": turns})]
+    row = results.RowResult("c", 0, 1, "", AgentStatus.SUCCESS, True, scores, 1.0, "")
+    message = result_to_wire(row)
+    of_turn, first, second = message.scores[0].judgements
+    assert (of_turn.turn_index, of_turn.reasoning, of_turn.HasField("value")) == (1, "Right.", False)
+    assert (first.value, first.judge, first.is_cached, dict(first.scores)) == (4.0, "openai:m", True, {"score": 4.0})
+    assert (second.status, second.HasField("value")) == (row_pb2.JUDGEMENT_STATUS_INVALID, False)
+    assert result_from_wire(message).scores[0].judgements == scores[0].judgements

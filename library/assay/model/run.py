@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
+from assay.model.judgement import Judgement, judgements_of
 from assay.model.run_spec import (
     AgentSpec,
     CaseSelection,
@@ -147,6 +148,11 @@ class Score:
     passed: bool | None = None
     reason: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def judgements(self) -> tuple[Judgement, ...]:
+        """The verdicts of the judges behind the score, by turn and in the order of a jury; empty without a judge."""
+        return judgements_of(self.detail)
 
     def __post_init__(self) -> None:
         has_value = self.value is not None and math.isfinite(self.value)

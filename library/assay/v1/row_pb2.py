@@ -27,7 +27,7 @@ from assay.v1 import case_pb2 as assay_dot_v1_dot_case__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x61ssay/v1/row.proto\x12\x08\x61ssay.v1\x1a\x1a\x61ssay/agent/v1/agent.proto\x1a\x13\x61ssay/v1/case.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x01\n\x05Score\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12%\n\x06status\x18\x03 \x01(\x0e\x32\x15.assay.v1.ScoreStatus\x12\x13\n\x06passed\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65tail_json\x18\x06 \x01(\tB\x08\n\x06_valueB\t\n\x07_passed\"\xaf\x04\n\tRowResult\x12\x0f\n\x07\x63\x61se_id\x18\x01 \x01(\t\x12\x12\n\ncase_index\x18\x02 \x01(\x04\x12\x0e\n\x06repeat\x18\x03 \x01(\r\x12\x10\n\x08\x63\x61tegory\x18\x04 \x01(\t\x12+\n\x06status\x18\x05 \x01(\x0e\x32\x1b.assay.agent.v1.AgentStatus\x12\x13\n\x06passed\x18\x06 \x01(\x08H\x00\x88\x01\x01\x12\x1f\n\x06scores\x18\x07 \x03(\x0b\x32\x0f.assay.v1.Score\x12\x17\n\nlatency_ms\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12\x0f\n\x07message\x18\t \x01(\t\x12/\n\x08response\x18\n \x01(\x0b\x32\x1d.assay.agent.v1.AgentResponse\x12\r\n\x05input\x18\x0b \x01(\t\x12\x12\n\nreferences\x18\x0c \x03(\t\x12\x0c\n\x04tags\x18\r \x03(\t\x12\x13\n\x06weight\x18\x0e \x01(\x01H\x02\x88\x01\x01\x12#\n\x05turns\x18\x0f \x03(\x0b\x32\x14.assay.v1.TurnResult\x12.\n\nstart_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x0b\x64uration_ms\x18\x11 \x01(\x01H\x03\x88\x01\x01\x12\x12\n\x05place\x18\x12 \x01(\x04H\x04\x88\x01\x01\x12\x15\n\rexpected_json\x18\x13 \x01(\tB\t\n\x07_passedB\r\n\x0b_latency_msB\t\n\x07_weightB\x0e\n\x0c_duration_msB\x08\n\x06_place\"\x89\x01\n\nTurnResult\x12\r\n\x05input\x18\x01 \x01(\t\x12\x12\n\nreferences\x18\x02 \x03(\t\x12/\n\x08response\x18\x03 \x01(\x0b\x32\x1d.assay.agent.v1.AgentResponse\x12\x10\n\x08left_out\x18\x04 \x01(\x08\x12\x15\n\rexpected_json\x18\x05 \x01(\t\"\xc0\x01\n\x0fListRowsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x04 \x01(\t\x12\x10\n\x08order_by\x18\x05 \x01(\t\x12\x1f\n\x04view\x18\x06 \x01(\x0e\x32\x11.assay.v1.RowView\x12\x1b\n\x13include_total_count\x18\x07 \x01(\x08\x12\x16\n\x0einclude_facets\x18\x08 \x01(\x08\"\x9d\x01\n\x10ListRowsResponse\x12!\n\x04rows\x18\x01 \x03(\x0b\x32\x13.assay.v1.RowResult\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x18\n\x0btotal_count\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12#\n\x06\x66\x61\x63\x65ts\x18\x04 \x01(\x0b\x32\x13.assay.v1.RowFacetsB\x0e\n\x0c_total_count\"\xe4\x01\n\tRowFacets\x12(\n\x08outcomes\x18\x01 \x03(\x0b\x32\x16.assay.v1.OutcomeCount\x12\'\n\ncategories\x18\x02 \x03(\x0b\x32\x13.assay.v1.NameCount\x12!\n\x04tags\x18\x03 \x03(\x0b\x32\x13.assay.v1.NameCount\x12&\n\x07repeats\x18\x04 \x03(\x0b\x32\x15.assay.v1.RepeatCount\x12\x1e\n\x16omitted_category_count\x18\x05 \x01(\x04\x12\x19\n\x11omitted_tag_count\x18\x06 \x01(\x04\"H\n\x0cOutcomeCount\x12%\n\x07outcome\x18\x01 \x01(\x0e\x32\x14.assay.v1.RowOutcome\x12\x11\n\trow_count\x18\x02 \x01(\x04\",\n\tNameCount\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\trow_count\x18\x02 \x01(\x04\"0\n\x0bRepeatCount\x12\x0e\n\x06repeat\x18\x01 \x01(\r\x12\x11\n\trow_count\x18\x02 \x01(\x04\"S\n\x0eGetCaseRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61se_id\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\x12\x10\n\x08order_by\x18\x04 \x01(\t\"<\n\x0fGetCaseResponse\x12)\n\x0b\x63\x61se_detail\x18\x01 \x01(\x0b\x32\x14.assay.v1.CaseDetail\"\x7f\n\nCaseDetail\x12\x1c\n\x04\x63\x61se\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Case\x12\x12\n\ncase_index\x18\x02 \x01(\x04\x12\x18\n\x10previous_case_id\x18\x03 \x01(\t\x12\x14\n\x0cnext_case_id\x18\x04 \x01(\t\x12\x0f\n\x07problem\x18\x05 \x01(\t\"]\n\x13ListAttemptsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61se_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"W\n\x14ListAttemptsResponse\x12&\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x14.assay.v1.RowAttempt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb5\x01\n\nRowAttempt\x12\x0e\n\x06repeat\x18\x01 \x01(\r\x12\x15\n\rattempt_index\x18\x02 \x01(\r\x12)\n\x07outcome\x18\x03 \x01(\x0e\x32\x18.assay.v1.AttemptOutcome\x12\x30\n\x0coutcome_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06result\x18\x05 \x01(\x0b\x32\x13.assay.v1.RowResult*v\n\x0bScoreStatus\x12\x1c\n\x18SCORE_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13SCORE_STATUS_SCORED\x10\x01\x12\x18\n\x14SCORE_STATUS_SKIPPED\x10\x02\x12\x16\n\x12SCORE_STATUS_ERROR\x10\x03*J\n\x07RowView\x12\x18\n\x14ROW_VIEW_UNSPECIFIED\x10\x00\x12\x12\n\x0eROW_VIEW_BASIC\x10\x01\x12\x11\n\rROW_VIEW_FULL\x10\x02*\xad\x01\n\nRowOutcome\x12\x1b\n\x17ROW_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n\x12ROW_OUTCOME_PASSED\x10\x01\x12\x16\n\x12ROW_OUTCOME_FAILED\x10\x02\x12\x1b\n\x17ROW_OUTCOME_AGENT_ERROR\x10\x03\x12\x1a\n\x16ROW_OUTCOME_NO_VERDICT\x10\x04\x12\x19\n\x15ROW_OUTCOME_UNDECIDED\x10\x05*\x8b\x01\n\x0e\x41ttemptOutcome\x12\x1f\n\x1b\x41TTEMPT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x41TTEMPT_OUTCOME_STANDS\x10\x01\x12\x1b\n\x17\x41TTEMPT_OUTCOME_RETRIED\x10\x02\x12\x1f\n\x1b\x41TTEMPT_OUTCOME_INTERRUPTED\x10\x03\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x61ssay/v1/row.proto\x12\x08\x61ssay.v1\x1a\x1a\x61ssay/agent/v1/agent.proto\x1a\x13\x61ssay/v1/case.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n\x05Score\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12%\n\x06status\x18\x03 \x01(\x0e\x32\x15.assay.v1.ScoreStatus\x12\x13\n\x06passed\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65tail_json\x18\x06 \x01(\t\x12\'\n\njudgements\x18\x07 \x03(\x0b\x32\x13.assay.v1.JudgementB\x08\n\x06_valueB\t\n\x07_passed\"\xe8\x02\n\tJudgement\x12\r\n\x05judge\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0e\n\x06rubric\x18\x03 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\t\x12)\n\x06status\x18\x05 \x01(\x0e\x32\x19.assay.v1.JudgementStatus\x12\x11\n\treasoning\x18\x06 \x01(\t\x12/\n\x06scores\x18\x07 \x03(\x0b\x32\x1f.assay.v1.Judgement.ScoresEntry\x12\x12\n\x05value\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\nturn_index\x18\t \x01(\rH\x01\x88\x01\x01\x12\x11\n\tis_cached\x18\n \x01(\x08\x12\x12\n\nis_by_rule\x18\x0b \x01(\x08\x12\r\n\x05\x66lags\x18\x0c \x03(\t\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x08\n\x06_valueB\r\n\x0b_turn_index\"\xaf\x04\n\tRowResult\x12\x0f\n\x07\x63\x61se_id\x18\x01 \x01(\t\x12\x12\n\ncase_index\x18\x02 \x01(\x04\x12\x0e\n\x06repeat\x18\x03 \x01(\r\x12\x10\n\x08\x63\x61tegory\x18\x04 \x01(\t\x12+\n\x06status\x18\x05 \x01(\x0e\x32\x1b.assay.agent.v1.AgentStatus\x12\x13\n\x06passed\x18\x06 \x01(\x08H\x00\x88\x01\x01\x12\x1f\n\x06scores\x18\x07 \x03(\x0b\x32\x0f.assay.v1.Score\x12\x17\n\nlatency_ms\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12\x0f\n\x07message\x18\t \x01(\t\x12/\n\x08response\x18\n \x01(\x0b\x32\x1d.assay.agent.v1.AgentResponse\x12\r\n\x05input\x18\x0b \x01(\t\x12\x12\n\nreferences\x18\x0c \x03(\t\x12\x0c\n\x04tags\x18\r \x03(\t\x12\x13\n\x06weight\x18\x0e \x01(\x01H\x02\x88\x01\x01\x12#\n\x05turns\x18\x0f \x03(\x0b\x32\x14.assay.v1.TurnResult\x12.\n\nstart_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x0b\x64uration_ms\x18\x11 \x01(\x01H\x03\x88\x01\x01\x12\x12\n\x05place\x18\x12 \x01(\x04H\x04\x88\x01\x01\x12\x15\n\rexpected_json\x18\x13 \x01(\tB\t\n\x07_passedB\r\n\x0b_latency_msB\t\n\x07_weightB\x0e\n\x0c_duration_msB\x08\n\x06_place\"\x89\x01\n\nTurnResult\x12\r\n\x05input\x18\x01 \x01(\t\x12\x12\n\nreferences\x18\x02 \x03(\t\x12/\n\x08response\x18\x03 \x01(\x0b\x32\x1d.assay.agent.v1.AgentResponse\x12\x10\n\x08left_out\x18\x04 \x01(\x08\x12\x15\n\rexpected_json\x18\x05 \x01(\t\"\xc0\x01\n\x0fListRowsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x04 \x01(\t\x12\x10\n\x08order_by\x18\x05 \x01(\t\x12\x1f\n\x04view\x18\x06 \x01(\x0e\x32\x11.assay.v1.RowView\x12\x1b\n\x13include_total_count\x18\x07 \x01(\x08\x12\x16\n\x0einclude_facets\x18\x08 \x01(\x08\"\x9d\x01\n\x10ListRowsResponse\x12!\n\x04rows\x18\x01 \x03(\x0b\x32\x13.assay.v1.RowResult\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x18\n\x0btotal_count\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12#\n\x06\x66\x61\x63\x65ts\x18\x04 \x01(\x0b\x32\x13.assay.v1.RowFacetsB\x0e\n\x0c_total_count\"\xe4\x01\n\tRowFacets\x12(\n\x08outcomes\x18\x01 \x03(\x0b\x32\x16.assay.v1.OutcomeCount\x12\'\n\ncategories\x18\x02 \x03(\x0b\x32\x13.assay.v1.NameCount\x12!\n\x04tags\x18\x03 \x03(\x0b\x32\x13.assay.v1.NameCount\x12&\n\x07repeats\x18\x04 \x03(\x0b\x32\x15.assay.v1.RepeatCount\x12\x1e\n\x16omitted_category_count\x18\x05 \x01(\x04\x12\x19\n\x11omitted_tag_count\x18\x06 \x01(\x04\"H\n\x0cOutcomeCount\x12%\n\x07outcome\x18\x01 \x01(\x0e\x32\x14.assay.v1.RowOutcome\x12\x11\n\trow_count\x18\x02 \x01(\x04\",\n\tNameCount\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\trow_count\x18\x02 \x01(\x04\"0\n\x0bRepeatCount\x12\x0e\n\x06repeat\x18\x01 \x01(\r\x12\x11\n\trow_count\x18\x02 \x01(\x04\"S\n\x0eGetCaseRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61se_id\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\x12\x10\n\x08order_by\x18\x04 \x01(\t\"<\n\x0fGetCaseResponse\x12)\n\x0b\x63\x61se_detail\x18\x01 \x01(\x0b\x32\x14.assay.v1.CaseDetail\"\x7f\n\nCaseDetail\x12\x1c\n\x04\x63\x61se\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Case\x12\x12\n\ncase_index\x18\x02 \x01(\x04\x12\x18\n\x10previous_case_id\x18\x03 \x01(\t\x12\x14\n\x0cnext_case_id\x18\x04 \x01(\t\x12\x0f\n\x07problem\x18\x05 \x01(\t\"]\n\x13ListAttemptsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61se_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"W\n\x14ListAttemptsResponse\x12&\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x14.assay.v1.RowAttempt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb5\x01\n\nRowAttempt\x12\x0e\n\x06repeat\x18\x01 \x01(\r\x12\x15\n\rattempt_index\x18\x02 \x01(\r\x12)\n\x07outcome\x18\x03 \x01(\x0e\x32\x18.assay.v1.AttemptOutcome\x12\x30\n\x0coutcome_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06result\x18\x05 \x01(\x0b\x32\x13.assay.v1.RowResult*v\n\x0bScoreStatus\x12\x1c\n\x18SCORE_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13SCORE_STATUS_SCORED\x10\x01\x12\x18\n\x14SCORE_STATUS_SKIPPED\x10\x02\x12\x16\n\x12SCORE_STATUS_ERROR\x10\x03*J\n\x07RowView\x12\x18\n\x14ROW_VIEW_UNSPECIFIED\x10\x00\x12\x12\n\x0eROW_VIEW_BASIC\x10\x01\x12\x11\n\rROW_VIEW_FULL\x10\x02*\x8f\x01\n\x0fJudgementStatus\x12 \n\x1cJUDGEMENT_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16JUDGEMENT_STATUS_VALID\x10\x01\x12\x1c\n\x18JUDGEMENT_STATUS_INVALID\x10\x02\x12 \n\x1cJUDGEMENT_STATUS_UNAVAILABLE\x10\x03*\xad\x01\n\nRowOutcome\x12\x1b\n\x17ROW_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n\x12ROW_OUTCOME_PASSED\x10\x01\x12\x16\n\x12ROW_OUTCOME_FAILED\x10\x02\x12\x1b\n\x17ROW_OUTCOME_AGENT_ERROR\x10\x03\x12\x1a\n\x16ROW_OUTCOME_NO_VERDICT\x10\x04\x12\x19\n\x15ROW_OUTCOME_UNDECIDED\x10\x05*\x8b\x01\n\x0e\x41ttemptOutcome\x12\x1f\n\x1b\x41TTEMPT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x41TTEMPT_OUTCOME_STANDS\x10\x01\x12\x1b\n\x17\x41TTEMPT_OUTCOME_RETRIED\x10\x02\x12\x1f\n\x1b\x41TTEMPT_OUTCOME_INTERRUPTED\x10\x03\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,42 +35,50 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay.v1.row_pb2', _globals
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\014dev.assay.v1P\001Z\036assay.dev/gen/assay/v1;assayv1\252\002\010Assay.V1'
-  _globals['_SCORESTATUS']._serialized_start=2380
-  _globals['_SCORESTATUS']._serialized_end=2498
-  _globals['_ROWVIEW']._serialized_start=2500
-  _globals['_ROWVIEW']._serialized_end=2574
-  _globals['_ROWOUTCOME']._serialized_start=2577
-  _globals['_ROWOUTCOME']._serialized_end=2750
-  _globals['_ATTEMPTOUTCOME']._serialized_start=2753
-  _globals['_ATTEMPTOUTCOME']._serialized_end=2892
+  _globals['_JUDGEMENT_SCORESENTRY']._loaded_options = None
+  _globals['_JUDGEMENT_SCORESENTRY']._serialized_options = b'8\001'
+  _globals['_SCORESTATUS']._serialized_start=2784
+  _globals['_SCORESTATUS']._serialized_end=2902
+  _globals['_ROWVIEW']._serialized_start=2904
+  _globals['_ROWVIEW']._serialized_end=2978
+  _globals['_JUDGEMENTSTATUS']._serialized_start=2981
+  _globals['_JUDGEMENTSTATUS']._serialized_end=3124
+  _globals['_ROWOUTCOME']._serialized_start=3127
+  _globals['_ROWOUTCOME']._serialized_end=3300
+  _globals['_ATTEMPTOUTCOME']._serialized_start=3303
+  _globals['_ATTEMPTOUTCOME']._serialized_end=3442
   _globals['_SCORE']._serialized_start=115
-  _globals['_SCORE']._serialized_end=276
-  _globals['_ROWRESULT']._serialized_start=279
-  _globals['_ROWRESULT']._serialized_end=838
-  _globals['_TURNRESULT']._serialized_start=841
-  _globals['_TURNRESULT']._serialized_end=978
-  _globals['_LISTROWSREQUEST']._serialized_start=981
-  _globals['_LISTROWSREQUEST']._serialized_end=1173
-  _globals['_LISTROWSRESPONSE']._serialized_start=1176
-  _globals['_LISTROWSRESPONSE']._serialized_end=1333
-  _globals['_ROWFACETS']._serialized_start=1336
-  _globals['_ROWFACETS']._serialized_end=1564
-  _globals['_OUTCOMECOUNT']._serialized_start=1566
-  _globals['_OUTCOMECOUNT']._serialized_end=1638
-  _globals['_NAMECOUNT']._serialized_start=1640
-  _globals['_NAMECOUNT']._serialized_end=1684
-  _globals['_REPEATCOUNT']._serialized_start=1686
-  _globals['_REPEATCOUNT']._serialized_end=1734
-  _globals['_GETCASEREQUEST']._serialized_start=1736
-  _globals['_GETCASEREQUEST']._serialized_end=1819
-  _globals['_GETCASERESPONSE']._serialized_start=1821
-  _globals['_GETCASERESPONSE']._serialized_end=1881
-  _globals['_CASEDETAIL']._serialized_start=1883
-  _globals['_CASEDETAIL']._serialized_end=2010
-  _globals['_LISTATTEMPTSREQUEST']._serialized_start=2012
-  _globals['_LISTATTEMPTSREQUEST']._serialized_end=2105
-  _globals['_LISTATTEMPTSRESPONSE']._serialized_start=2107
-  _globals['_LISTATTEMPTSRESPONSE']._serialized_end=2194
-  _globals['_ROWATTEMPT']._serialized_start=2197
-  _globals['_ROWATTEMPT']._serialized_end=2378
+  _globals['_SCORE']._serialized_end=317
+  _globals['_JUDGEMENT']._serialized_start=320
+  _globals['_JUDGEMENT']._serialized_end=680
+  _globals['_JUDGEMENT_SCORESENTRY']._serialized_start=610
+  _globals['_JUDGEMENT_SCORESENTRY']._serialized_end=655
+  _globals['_ROWRESULT']._serialized_start=683
+  _globals['_ROWRESULT']._serialized_end=1242
+  _globals['_TURNRESULT']._serialized_start=1245
+  _globals['_TURNRESULT']._serialized_end=1382
+  _globals['_LISTROWSREQUEST']._serialized_start=1385
+  _globals['_LISTROWSREQUEST']._serialized_end=1577
+  _globals['_LISTROWSRESPONSE']._serialized_start=1580
+  _globals['_LISTROWSRESPONSE']._serialized_end=1737
+  _globals['_ROWFACETS']._serialized_start=1740
+  _globals['_ROWFACETS']._serialized_end=1968
+  _globals['_OUTCOMECOUNT']._serialized_start=1970
+  _globals['_OUTCOMECOUNT']._serialized_end=2042
+  _globals['_NAMECOUNT']._serialized_start=2044
+  _globals['_NAMECOUNT']._serialized_end=2088
+  _globals['_REPEATCOUNT']._serialized_start=2090
+  _globals['_REPEATCOUNT']._serialized_end=2138
+  _globals['_GETCASEREQUEST']._serialized_start=2140
+  _globals['_GETCASEREQUEST']._serialized_end=2223
+  _globals['_GETCASERESPONSE']._serialized_start=2225
+  _globals['_GETCASERESPONSE']._serialized_end=2285
+  _globals['_CASEDETAIL']._serialized_start=2287
+  _globals['_CASEDETAIL']._serialized_end=2414
+  _globals['_LISTATTEMPTSREQUEST']._serialized_start=2416
+  _globals['_LISTATTEMPTSREQUEST']._serialized_end=2509
+  _globals['_LISTATTEMPTSRESPONSE']._serialized_start=2511
+  _globals['_LISTATTEMPTSRESPONSE']._serialized_end=2598
+  _globals['_ROWATTEMPT']._serialized_start=2601
+  _globals['_ROWATTEMPT']._serialized_end=2782
 # @@protoc_insertion_point(module_scope)

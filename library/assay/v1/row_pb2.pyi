@@ -85,6 +85,34 @@ ROW_VIEW_FULL: RowView.ValueType  # 2
 """Also the answer, the question, the references and the case's other expectations."""
 Global___RowView: _TypeAlias = RowView  # noqa: Y015
 
+class _JudgementStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _JudgementStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JudgementStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    JUDGEMENT_STATUS_UNSPECIFIED: _JudgementStatus.ValueType  # 0
+    """Unknown."""
+    JUDGEMENT_STATUS_VALID: _JudgementStatus.ValueType  # 1
+    """The verdict counts."""
+    JUDGEMENT_STATUS_INVALID: _JudgementStatus.ValueType  # 2
+    """The judge's reply is not a valid verdict."""
+    JUDGEMENT_STATUS_UNAVAILABLE: _JudgementStatus.ValueType  # 3
+    """The judge gave no reply."""
+
+class JudgementStatus(_JudgementStatus, metaclass=_JudgementStatusEnumTypeWrapper):
+    """JudgementStatus states whether a judge's verdict counts."""
+
+JUDGEMENT_STATUS_UNSPECIFIED: JudgementStatus.ValueType  # 0
+"""Unknown."""
+JUDGEMENT_STATUS_VALID: JudgementStatus.ValueType  # 1
+"""The verdict counts."""
+JUDGEMENT_STATUS_INVALID: JudgementStatus.ValueType  # 2
+"""The judge's reply is not a valid verdict."""
+JUDGEMENT_STATUS_UNAVAILABLE: JudgementStatus.ValueType  # 3
+"""The judge gave no reply."""
+Global___JudgementStatus: _TypeAlias = JudgementStatus  # noqa: Y015
+
 class _RowOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -161,6 +189,7 @@ class Score(_message.Message):
     PASSED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     DETAIL_JSON_FIELD_NUMBER: _builtins.int
+    JUDGEMENTS_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     value: _builtins.float
@@ -173,6 +202,10 @@ class Score(_message.Message):
     """Why the score is skipped, failed or an error: a stable word such as "no_reference", or empty."""
     detail_json: _builtins.str
     """Origin and details of the score: the text of one JSON object, or empty."""
+    @_builtins.property
+    def judgements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Judgement]:
+        """The verdicts of the judges behind the score, by turn and in the order of a jury; empty without a judge."""
+
     def __init__(
         self,
         *,
@@ -182,10 +215,11 @@ class Score(_message.Message):
         passed: _builtins.bool | None = ...,
         reason: _builtins.str = ...,
         detail_json: _builtins.str = ...,
+        judgements: _abc.Iterable[Global___Judgement] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_passed", b"_passed", "_value", b"_value", "passed", b"passed", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_passed", b"_passed", "_value", b"_value", "detail_json", b"detail_json", "metric", b"metric", "passed", b"passed", "reason", b"reason", "status", b"status", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_passed", b"_passed", "_value", b"_value", "detail_json", b"detail_json", "judgements", b"judgements", "metric", b"metric", "passed", b"passed", "reason", b"reason", "status", b"status", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__passed: _TypeAlias = _typing.Literal["passed"]  # noqa: Y015
     _WhichOneofArgType__passed: _TypeAlias = _typing.Literal["_passed", b"_passed"]  # noqa: Y015
@@ -197,6 +231,103 @@ class Score(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___Score: _TypeAlias = Score  # noqa: Y015
+
+@_typing.final
+class Judgement(_message.Message):
+    """Judgement is the verdict of one judge on one answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ScoresEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    JUDGE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    RUBRIC_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    TURN_INDEX_FIELD_NUMBER: _builtins.int
+    IS_CACHED_FIELD_NUMBER: _builtins.int
+    IS_BY_RULE_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    judge: _builtins.str
+    """The judge, e.g. "openai:gpt-4o-mini"."""
+    model: _builtins.str
+    """The model as the provider names it, or empty."""
+    rubric: _builtins.str
+    """The rubric."""
+    fingerprint: _builtins.str
+    """Fingerprint of judge and rubric, or empty for a recorded verdict."""
+    status: Global___JudgementStatus.ValueType
+    """Whether the verdict counts."""
+    reasoning: _builtins.str
+    """The judge's reasoning, or empty."""
+    value: _builtins.float
+    """The metric's value by this judge of a jury; absent without a jury or a valid verdict."""
+    turn_index: _builtins.int
+    """The judged turn of a conversation, from 0; absent for a single question or a whole conversation."""
+    is_cached: _builtins.bool
+    """Whether the verdict came from the cache."""
+    is_by_rule: _builtins.bool
+    """Whether a rule decided without a call of the judge."""
+    @_builtins.property
+    def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Scores by criterion."""
+
+    @_builtins.property
+    def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Flags of the answer, such as "punctuation_only". More may come."""
+
+    def __init__(
+        self,
+        *,
+        judge: _builtins.str = ...,
+        model: _builtins.str = ...,
+        rubric: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+        status: Global___JudgementStatus.ValueType = ...,
+        reasoning: _builtins.str = ...,
+        scores: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        value: _builtins.float | None = ...,
+        turn_index: _builtins.int | None = ...,
+        is_cached: _builtins.bool = ...,
+        is_by_rule: _builtins.bool = ...,
+        flags: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_turn_index", b"_turn_index", "_value", b"_value", "turn_index", b"turn_index", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_turn_index", b"_turn_index", "_value", b"_value", "fingerprint", b"fingerprint", "flags", b"flags", "is_by_rule", b"is_by_rule", "is_cached", b"is_cached", "judge", b"judge", "model", b"model", "reasoning", b"reasoning", "rubric", b"rubric", "scores", b"scores", "status", b"status", "turn_index", b"turn_index", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__turn_index: _TypeAlias = _typing.Literal["turn_index"]  # noqa: Y015
+    _WhichOneofArgType__turn_index: _TypeAlias = _typing.Literal["_turn_index", b"_turn_index"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__turn_index) -> _WhichOneofReturnType__turn_index | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___Judgement: _TypeAlias = Judgement  # noqa: Y015
 
 @_typing.final
 class RowResult(_message.Message):

@@ -52,11 +52,11 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     RUN_STATE_PAUSING: _RunState.ValueType  # 3
     """Finishing its questions in flight before it is PAUSED with the same cause; it asks nothing new."""
     RUN_STATE_PAUSED: _RunState.ValueType  # 4
-    """Stopped until ResumeRun; with the cause STORAGE, until rows can be stored. state_reason explains it."""
+    """Stopped until ResumeRun; with the cause STORAGE, until rows can be stored. state_message explains it."""
     RUN_STATE_COMPLETED: _RunState.ValueType  # 5
     """Every row has a result."""
     RUN_STATE_FAILED: _RunState.ValueType  # 6
-    """The run cannot continue; state_reason explains it."""
+    """The run cannot continue; state_message explains it."""
     RUN_STATE_CANCELLED: _RunState.ValueType  # 7
     """Stopped by CancelRun."""
 
@@ -72,11 +72,11 @@ RUN_STATE_RUNNING: RunState.ValueType  # 2
 RUN_STATE_PAUSING: RunState.ValueType  # 3
 """Finishing its questions in flight before it is PAUSED with the same cause; it asks nothing new."""
 RUN_STATE_PAUSED: RunState.ValueType  # 4
-"""Stopped until ResumeRun; with the cause STORAGE, until rows can be stored. state_reason explains it."""
+"""Stopped until ResumeRun; with the cause STORAGE, until rows can be stored. state_message explains it."""
 RUN_STATE_COMPLETED: RunState.ValueType  # 5
 """Every row has a result."""
 RUN_STATE_FAILED: RunState.ValueType  # 6
-"""The run cannot continue; state_reason explains it."""
+"""The run cannot continue; state_message explains it."""
 RUN_STATE_CANCELLED: RunState.ValueType  # 7
 """Stopped by CancelRun."""
 Global___RunState: _TypeAlias = RunState  # noqa: Y015
@@ -169,7 +169,7 @@ class Run(_message.Message):
     SPEC_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
-    STATE_REASON_FIELD_NUMBER: _builtins.int
+    STATE_MESSAGE_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
@@ -183,14 +183,14 @@ class Run(_message.Message):
     """Id, unique, readable and safe as a file name."""
     state: Global___RunState.ValueType
     """The state."""
-    state_reason: _builtins.str
+    state_message: _builtins.str
     """Why the run is in this state, for people; empty if the state says enough."""
     last_sequence: _builtins.int
     """Sequence number of the last event."""
     assay_version: _builtins.str
     """The Assay version that created the run."""
     pause_cause: Global___PauseCause.ValueType
-    """What paused the run, for programs; state_reason explains it to people."""
+    """What paused the run, for programs; state_message explains it to people."""
     @_builtins.property
     def spec(self) -> _spec_pb2.RunSpec:
         """The spec."""
@@ -232,7 +232,7 @@ class Run(_message.Message):
         spec: _spec_pb2.RunSpec | None = ...,
         dataset: _dataset_pb2.DatasetReference | None = ...,
         state: Global___RunState.ValueType = ...,
-        state_reason: _builtins.str = ...,
+        state_message: _builtins.str = ...,
         counts: Global___RunCounts | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
@@ -245,7 +245,7 @@ class Run(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "spec", b"spec", "start_time", b"start_time", "summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "calibrations", b"calibrations", "counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "last_sequence", b"last_sequence", "pause_cause", b"pause_cause", "run_id", b"run_id", "spec", b"spec", "start_time", b"start_time", "state", b"state", "state_reason", b"state_reason", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "calibrations", b"calibrations", "counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "last_sequence", b"last_sequence", "pause_cause", b"pause_cause", "run_id", b"run_id", "spec", b"spec", "start_time", b"start_time", "state", b"state", "state_message", b"state_message", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

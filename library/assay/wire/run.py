@@ -17,6 +17,7 @@ from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
 from assay.model.code_identity import CodeIdentity
 from assay.model.judge_calibration import AgreementMeasure, JudgeCalibration, JudgeTrust, LabelDrawing
+from assay.model.judgement import Judgement, JudgementStatus
 from assay.model.run import (
     AttemptOutcome,
     CaseSelection,
@@ -67,6 +68,11 @@ ROW_VIEWS = EnumConverter(RowView, row_pb2.RowView, unknown=RowView.BASIC)
 _ATTEMPT_OUTCOMES = EnumConverter(
     AttemptOutcome, row_pb2.AttemptOutcome, unknown=AttemptOutcome.CURRENT, CURRENT="STANDS"
 )
+_JUDGEMENT = Converter(
+    Judgement,
+    row_pb2.Judgement,
+    parts={"status": EnumConverter(JudgementStatus, row_pb2.JudgementStatus, unknown=JudgementStatus.INVALID)},
+)
 _SCORE_STATUSES = EnumConverter(ScoreStatus, row_pb2.ScoreStatus, unknown=ScoreStatus.ERROR)
 
 
@@ -93,7 +99,7 @@ class _Approvals:
 DATASET = Converter(
     StoredDataset,
     dataset_pb2.Dataset,
-    renamed={"created_at": "create_time", "uploaded_at": "upload_time"},
+    renamed={"state_reason": "state_message", "created_at": "create_time", "uploaded_at": "upload_time"},
     parts={"created_at": TIMES, "uploaded_at": TIMES},
 )
 DATASET_REFERENCE = Converter(DatasetRef, dataset_pb2.DatasetReference)
@@ -188,7 +194,12 @@ CALIBRATION = Converter(
 RUN = Converter(
     Run,
     run_pb2.Run,
-    renamed={"created_at": "create_time", "started_at": "start_time", "ended_at": "end_time"},
+    renamed={
+        "state_reason": "state_message",
+        "created_at": "create_time",
+        "started_at": "start_time",
+        "ended_at": "end_time",
+    },
     parts={
         "run_id": _RUN_ID,
         "spec": SETTINGS,
@@ -222,6 +233,7 @@ def result_to_wire(result: RowResult) -> row_pb2.RowResult:
                 passed=score.passed,
                 reason=score.reason,
                 detail_json=mapping_to_text(score.detail),
+                judgements=map(_JUDGEMENT.to_wire, score.judgements),
             )
             for score in result.scores
         ],

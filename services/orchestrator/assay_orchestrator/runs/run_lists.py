@@ -217,4 +217,4 @@ def _message(run: Run) -> pb.Run:
         return RUN.to_wire(run)
     except (TypeError, ValueError) as problem:
         _log.error("cannot show run: run=%s", run.run_id, exc_info=problem)
-        return pb.Run(run_id=run.run_id, state_reason=f"this run cannot be shown ({problem}): delete it")
+        return pb.Run(run_id=run.run_id, state_message=f"this run cannot be shown ({problem}): delete it")
