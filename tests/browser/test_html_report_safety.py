@@ -110,9 +110,15 @@ def rich_document(rows: list[dict[str, Any]], language: str = "") -> dict[str, A
         recommendations=[f"look at this{language}"],
         partial=True,
         finished=2,
-        repeats={"runs_per_case": 1, "case_count": 2, "undecided_count": 0, "variance": {"advice": "more"},
-                 "rates": [{"k": 1, "pass_at_k": 0.5, "pass_at_k_interval": None, "pass_hat_k": 0.5,
-                            "pass_hat_k_interval": None}]},
+        repeats={
+            "runs_per_case": 1,
+            "case_count": 1,
+            "undecided_count": 0,
+            "rates": [
+                {"k": 1, "pass_at_k": 0.5, "pass_at_k_interval": None, "pass_hat_k": 0.5, "pass_hat_k_interval": None}
+            ],
+            "variance": {"advice": "more"},
+        },
         weighted={"pass_rate": 0.5, "metrics": {"similarity": 0.5}},
         judging={"verdict_count": 2, "asked_count": 2, "cached_count": 1,
                  "failed_count": 1, "cost_usd": 0.5, "flag_counts": {"empty": 1},

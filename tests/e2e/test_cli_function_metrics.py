@@ -208,7 +208,7 @@ cases = [{"question": "a", "answer": "A"}, {"question": "b", "answer": "nope"}]
 spec = {"metrics": ["latency", listed]}
 found = assay.evaluate(spec, lambda question: question.upper(), metrics=own, dataset=cases)
 of_file = assay.evaluate("assay.yaml", metrics={"right": lambda answer: 0.25}, progress=False)
-print(json.dumps([found.metrics["right"].value, found.metrics["right"].passed, of_file.metrics["right"].value]))
+print(json.dumps([found.metrics["right"].value, found.metrics["right"].passed_count, of_file.metrics["right"].value]))
 """
 
 

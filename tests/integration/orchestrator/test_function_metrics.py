@@ -250,7 +250,7 @@ async def test_a_run_whose_metrics_no_client_computes_pauses_and_resumes(serve: 
         run = await create(client, settings_of(), function("helpful"), function("polite"))
         async with hosting(client, run, {"helpful": waits, "polite": lambda answer: 1}):
             await third.wait()
-            await until(lambda: client.get_run(run.run_id), lambda seen: seen.counts.finished == 2)
+            await until(lambda: client.get_run(run.run_id), lambda seen: seen.counts.finished_count == 2)
         paused = await ended(client, run)
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.UNATTENDED)
         assert "hosted its metrics in Python code (helpful, polite) for" in paused.state_reason
@@ -286,7 +286,7 @@ async def test_a_restarted_orchestrator_asks_no_answer_and_no_stored_value_again
         run = await create(client, settings_of("python", "m:f"), function("m"))
         async with hosting(client, run, {"m": waits}, agent):
             await all_in.wait()
-            await until(lambda: client.get_run(run.run_id), lambda seen: seen.counts.finished == 3)
+            await until(lambda: client.get_run(run.run_id), lambda seen: seen.counts.finished_count == 3)
             stored = {row.case_id for row in await rows_of(client, run)}
     before, again = list(asked), list[str]()
     async with serve() as client, hosting(client, run, {"m": counting(again)}, agent):

@@ -41,7 +41,7 @@ async def test_a_hosted_run_ends_without_workers(serve: Callable[..., Any], sett
         async with asyncio.timeout(60):
             await client.host_agent(run.run_id, AgentCaller(answer), concurrency=4)
         run = await client.get_run(run.run_id)
-    assert (run.state, run.counts.passed) == (RunState.COMPLETED, 20)
+    assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 20)
 
 
 async def test_a_variable_that_no_spec_may_name_is_refused_where_no_agent_is_called(

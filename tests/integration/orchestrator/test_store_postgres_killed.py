@@ -140,7 +140,7 @@ async def test_nothing_acknowledged_is_lost(
         await hosting
         run = await client.get_run(run.run_id)
     assert run.state is RunState.COMPLETED
-    assert (run.counts.finished, run.counts.passed) == (_CASES, _CASES)
+    assert (run.counts.finished_count, run.counts.passed_count) == (_CASES, _CASES)
     assert sorted(seen) == list(range(1, len(seen) + 1))
     assert sorted(case_id for case_id in seen.values() if case_id) == sorted(case.case_id for case in cases)
     assert all(agent.asked.count(case_id) == 1 for case_id in acknowledged)
