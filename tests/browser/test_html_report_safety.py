@@ -124,7 +124,7 @@ def rich_document(rows: list[dict[str, Any]], language: str = "") -> dict[str, A
                  "failed_count": 1, "cost_usd": 0.5, "flag_counts": {"empty": 1},
                  "fingerprints": ["f"], "jurors": [{"judge": "j", "verdict_count": 2, "means": {"similarity": 0.5}}],
                  "agreement": [{"metric": "similarity", "alpha": 0.5, "row_count": 2, "too_few_count": 0}],
-                 "canaries": {"sentence": "fine", "untrusted": True}},
+                 "canaries": [{"judge": "j", "sentence": "fine", "untrusted": True}]},
     )  # fmt: skip
     found["run"] |= {"labels": {"a": "b"}, "note": f"note{language}", "name": f"run{language}"}
     return found
