@@ -131,8 +131,8 @@ async def grade_all(stub: Any, asked: list[pb.GradeRequest], *, cached: bool) ->
     requests = (pb.GradeStreamRequest(request_id=str(index), grade=request) for index, request in enumerate(asked))
     seen = 0
     async for response in stub.GradeStream(requests):
-        assert response.verdict.status == pb.VERDICT_STATUS_VALID, response
-        assert response.verdict.cached == cached, response
+        assert response.grade.verdict.status == pb.VERDICT_STATUS_VALID, response
+        assert response.grade.verdict.cached == cached, response
         seen += 1
     assert seen == len(asked)
 

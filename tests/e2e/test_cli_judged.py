@@ -87,7 +87,7 @@ def test_a_judged_run(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
     assert "judging $0.0390" in done.stderr
     report = json.loads((cli.folder / "first" / "results.json").read_text())
     judging = report["summary"]["judging"]
-    assert (judging["asked"], judging["cached"], judging["hit_rate"]) == (20, 0, 0.0)
+    assert (judging["asked_count"], judging["cached_count"], judging["hit_rate"]) == (20, 0, 0.0)
     assert judging["cost_usd"] == pytest.approx(0.039)
     assert report["rows"][0]["scores"]["quality"]["detail"]["verdict"]["fingerprint"] in judging["fingerprints"]
     assert report["config"]["judges"][0]["members"][0]["model"] == "judge-1"

@@ -81,7 +81,7 @@ async def test_prices_of_a_request_weaken_no_limit_and_change_no_verdict(start: 
     unlisted = await start(prices=tmp_path / "none.yaml")
     verdict = (await unlisted.grade(run_id="r", judge=asked(unlisted, 1.0), spend_cap_nano_usd=1_000_000_000)).verdict
     assert round(verdict.usage.cost_usd * 10**9) == 1_350_000
-    capped = await start(prices=tmp_path / "none.yaml", spend_cap_nano_usd=1_000_000_000)
+    capped = await start(prices=tmp_path / "none.yaml", spend_cap_usd=1.0)
     refused = (await capped.grade(run_id="r", judge=asked(capped, 0.0))).verdict
     assert (refused.reason, capped.provider.requests) == ("price_unknown", [])
     with pytest.raises(grpc.aio.AioRpcError, match="at most 10,000"):
@@ -230,7 +230,7 @@ async def test_a_cap_holds_where_usage_is_not_said(start: Start) -> None:
     """Of 300 calls no more are made than the cap pays for by the estimate; the rest says that it is reached."""
     judge = await start(says(GOOD, raw_usage={"total_tokens": 1_350}))
     asked = [
-        {"rubric": "quality", "question": "q", "answer": f"a{n}", "run_id": "r", "spend_cap_usd": 0.1}
+        {"rubric": "quality", "question": "q", "answer": f"a{n}", "run_id": "r", "spend_cap_nano_usd": 100_000_000}
         for n in range(300)
     ]
     verdicts = await judge.grade_all(asked)

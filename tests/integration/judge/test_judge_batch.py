@@ -190,7 +190,7 @@ async def test_a_reply_that_is_no_verdict_gets_one_more_turn(start: Start, proto
     judge = await start(script, protocol=protocol, **QUICK)
     good, bad = await judge.grade_all([*asked(1, run_id="r"), {**asked(1, run_id="r")[0], "answer": "hopeless"}])
     assert dict(good.scores) == {"score": 4.0}
-    assert good.attempts == good.usage.requests == 2
+    assert good.call_count == good.usage.requests == 2
     assert good.usage.cost_usd == pytest.approx(2 * HALF_PRICE, abs=1e-12)
     assert (bad.status, bad.reason) == (pb.VERDICT_STATUS_INVALID, "invalid_verdict")
     sent = judge.provider.batches.requests
@@ -251,8 +251,8 @@ async def test_what_a_batch_does_not_answer_is_ordered_three_times(start: Start,
     assert (missing.reason, expired.reason) == ("batch_result_missing", "batch_expired")
     assert "hold no answer to this request (ordered 3 times)" in missing.message
     assert expired.message.endswith("(ordered 3 times)")
-    assert (missing.attempts, expired.attempts, expired.usage.cost_usd) == (3, 3, 0)
-    assert [one.outcome for one in missing.tries] == ["batch_result_missing"] * 3
+    assert (missing.call_count, expired.call_count, expired.usage.cost_usd) == (3, 3, 0)
+    assert [one.outcome for one in missing.calls] == ["batch_result_missing"] * 3
     assert dict(good.scores) == {"score": 3.0}
     assert sum(map(len, judge.provider.batches.submitted)) == 7
     spending = (await judge.grade("", run_id="r")).spending

@@ -140,7 +140,7 @@ own_file = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 async def order(judge: Any, answer: str = "Paris", run_id: str = "r") -> None:
     """Order a verdict, whose batch the provider holds back."""
     judge.provider.batches.is_held = True
-    asked = {"batch": True, "run_id": run_id, "spend_cap_usd": 1.0, "timeout_ms": 1}
+    asked = {"batch": True, "run_id": run_id, "spend_cap_nano_usd": 1_000_000_000, "timeout_ms": 1}
     assert (await judge.grade(answer, **asked)).verdict.reason == "batch_pending"
 
 
@@ -148,7 +148,7 @@ async def settled(judge: Any, answer: str = "Paris", run_id: str = "r") -> pb.Ve
     """Return the verdict that was ordered, once it is not pending any more."""
 
     async def grade() -> pb.Verdict:
-        asked = {"batch": True, "run_id": run_id, "spend_cap_usd": 1.0, "timeout_ms": 1_000}
+        asked = {"batch": True, "run_id": run_id, "spend_cap_nano_usd": 1_000_000_000, "timeout_ms": 1_000}
         verdict: pb.Verdict = (await judge.grade(answer, **asked)).verdict
         return verdict
 
@@ -238,7 +238,7 @@ async def test_an_order_that_cannot_be_stored_answers_all_who_wait_for_it(
 
     monkeypatch.setattr(BatchStore, "add", add)
     judge = await start_on()
-    asked = {"batch": True, "spend_cap_usd": 1.0}
+    asked = {"batch": True, "spend_cap_nano_usd": 1_000_000_000}
     first = asyncio.ensure_future(judge.grade(run_id="r", **asked))
     await is_about_to_store.wait()
     second = asyncio.ensure_future(judge.grade(run_id="other", **asked))

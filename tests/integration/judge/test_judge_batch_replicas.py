@@ -208,7 +208,7 @@ class Replica:
 
     async def grade(self, answer: str = "a", **fields: Any) -> pb.GradeResponse:
         """Return the response to one request for a batched verdict of a row."""
-        asked = {"run_id": "r", "row": "0", "spend_cap_usd": 1.0, "batch": True, **fields}
+        asked = {"run_id": "r", "row": "0", "spend_cap_nano_usd": 1_000_000_000, "batch": True, **fields}
         request = pb.GradeRequest(rubric="quality", question="q", answer=answer, **asked)
         response: pb.GradeResponse = await self.stub.Grade(request, timeout=180, wait_for_ready=True)
         return response
@@ -380,7 +380,12 @@ async def test_the_cap_holds_over_the_orders_of_all_replicas(
         ):
             asked = [(at, n) for n in range(30) for at in (one, two)]
             responses = await asyncio.gather(
-                *(at.grade(f"a{n} {at.process.pid}", row=f"{n} {at.process.pid}", spend_cap_usd=cap) for at, n in asked)
+                *(
+                    at.grade(
+                        f"a{n} {at.process.pid}", row=f"{n} {at.process.pid}", spend_cap_nano_usd=round(cap * 10**9)
+                    )
+                    for at, n in asked
+                )
             )
             valid = [response for response in responses if response.verdict.scores]
             refused = [response for response in responses if response.verdict.reason == "spend_cap_reached"]

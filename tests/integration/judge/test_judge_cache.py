@@ -104,7 +104,7 @@ async def test_passages_in_another_order_are_another_verdict(start: Start) -> No
     assert joined.key not in (first.key, other.key)
 
 
-@pytest.mark.parametrize("other", [{"run_id": "rich"}, {"run_id": "poor", "spend_cap_usd": 1.0}])
+@pytest.mark.parametrize("other", [{"run_id": "rich"}, {"run_id": "poor", "spend_cap_nano_usd": 1_000_000_000}])
 async def test_a_request_under_too_small_a_cap_joins_no_call(start: Start, other: dict[str, Any]) -> None:
     """The material of a call in flight, asked for by another run or under another cap, gets an outcome of its own."""
     script, released = held(GOOD)
@@ -119,12 +119,12 @@ async def test_a_request_under_too_small_a_cap_joins_no_call(start: Start, other
     assert len(judge.provider.requests) == 1
 
 
-@pytest.mark.parametrize("other", [{"run_id": "rich"}, {"run_id": "poor", "spend_cap_usd": 1.0}])
+@pytest.mark.parametrize("other", [{"run_id": "rich"}, {"run_id": "poor", "spend_cap_nano_usd": 1_000_000_000}])
 async def test_a_request_that_waits_under_a_cap_is_joined_by_no_other(start: Start, other: dict[str, Any]) -> None:
     """What waits for the money of a call in flight, and gets too little of it, takes no other request along."""
     script, released = held(GOOD, usage=Tokens(1_200, 2_000))  # which leaves too little for a second call
     judge = await start(script)
-    poor = {"run_id": "poor", "spend_cap_usd": 0.02}  # a call may cost 0.0162
+    poor = {"run_id": "poor", "spend_cap_nano_usd": 20_000_000}  # a call may cost 0.0162
     paying = asyncio.ensure_future(judge.grade("Rome", **poor))
     await until(lambda: judge.provider.requests)
     waiting = asyncio.ensure_future(judge.grade(**poor))
@@ -254,7 +254,13 @@ async def test_a_spend_cap_holds_for_all_calls_of_a_run(start: Start) -> None:
     """The most that a call may cost is set aside first; what does not fit is an outcome, and other runs go on."""
     judge = await start(says(GOOD))
     asked = [
-        {"rubric": "quality", "question": "q", "answer": f"answer {index}", "run_id": "r", "spend_cap_usd": 0.03}
+        {
+            "rubric": "quality",
+            "question": "q",
+            "answer": f"answer {index}",
+            "run_id": "r",
+            "spend_cap_nano_usd": 30_000_000,
+        }
         for index in range(30)
     ]
     verdicts = await judge.grade_all(asked)
@@ -265,15 +271,15 @@ async def test_a_spend_cap_holds_for_all_calls_of_a_run(start: Start) -> None:
     assert 2 <= len(valid) <= 15
     response = await judge.grade("", run_id="r", spend_cap_nano_usd=30_000_000)
     assert response.spending.spent_nano_usd / 1e9 == pytest.approx(0.00195 * len(valid), abs=1e-12)
-    assert (response.spending.reserved_nano_usd / 1e9, response.spending.cap_usd) == (0, 0.03)
+    assert (response.spending.reserved_nano_usd / 1e9, response.spending.cap_nano_usd) == (0, 30_000_000)
     other = await judge.grade("b", run_id="other", spend_cap_nano_usd=30_000_000)
     assert other.verdict.status == pb.VERDICT_STATUS_VALID
 
 
 async def test_the_operators_cap_holds_too(start: Start) -> None:
     """A request cannot raise it, and one without a cap of its own has it."""
-    judge = await start(says(GOOD), spend_cap_nano_usd=1_000_000)
-    for cap in ({}, {"spend_cap_usd": 100.0}):
+    judge = await start(says(GOOD), spend_cap_usd=0.001)
+    for cap in ({}, {"spend_cap_nano_usd": 100_000_000_000}):
         verdict = (await judge.grade(run_id="r", **cap)).verdict
         assert verdict.reason == "spend_cap_reached"
         assert "0.001" in verdict.message
@@ -293,10 +299,9 @@ async def test_a_cap_without_a_price_is_refused(start: Start, tmp_path: Path) ->
     assert not free.usage.HasField("cost_usd")
 
 
-@pytest.mark.parametrize("cap", [-1.0, float("nan"), float("inf")])
-async def test_a_cap_is_a_number_and_belongs_to_a_run(start: Start, cap: float) -> None:
-    """Both problems are said at once."""
+async def test_a_cap_belongs_to_a_run(start: Start) -> None:
+    """A cap without a run is refused; it could bound nothing."""
     judge = await start()
     with pytest.raises(InvalidInputError) as caught, translated():
-        await judge.grade(spend_cap_usd=cap)
-    assert len(caught.value.problems) == 2
+        await judge.grade(spend_cap_nano_usd=10**9)
+    assert [problem.field for problem in caught.value.problems] == ["spend_cap_nano_usd"]
