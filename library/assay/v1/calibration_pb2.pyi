@@ -71,7 +71,7 @@ class _JudgeTrustEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JudgeTrust
     JUDGE_TRUST_UNTRUSTED: _JudgeTrust.ValueType  # 3
     """The judge does not judge as people do."""
     JUDGE_TRUST_UNKNOWN: _JudgeTrust.ValueType  # 4
-    """The labels do not tell."""
+    """The labels are too few to decide."""
 
 class JudgeTrust(_JudgeTrust, metaclass=_JudgeTrustEnumTypeWrapper):
     """JudgeTrust is how far a judge can be trusted to judge as people do."""
@@ -85,7 +85,7 @@ JUDGE_TRUST_TENTATIVE: JudgeTrust.ValueType  # 2
 JUDGE_TRUST_UNTRUSTED: JudgeTrust.ValueType  # 3
 """The judge does not judge as people do."""
 JUDGE_TRUST_UNKNOWN: JudgeTrust.ValueType  # 4
-"""The labels do not tell."""
+"""The labels are too few to decide."""
 Global___JudgeTrust: _TypeAlias = JudgeTrust  # noqa: Y015
 
 class _LabelDrawing:

@@ -171,9 +171,10 @@ def stopped(*, decided: bool = True, **changes: Any) -> list[dict[str, Any]]:
     rule = changes.get("rule", "always-valid")
     stopping = {"rule": rule, "metric": "accuracy", "variants": ["old", "new"], "cases": 200, "seed": 5,
                 "alpha": 0.05, "low": 0.0, "high": 1.0, "higher_is_better": True}  # fmt: skip
-    stop = {"rule": "always-valid", "metric": "accuracy", "winner": "new", "cases": 18, "n_pairs": 18, "look": None,
-            "z": None, "bound": None, "p": 0.0123, "asked": 20, "planned": 200, "saved_calls": 180,
-            "saved_tokens": 900.0, "saved_usd": 0.5, "saved_s": 60.0, "sentence": "said", **changes}  # fmt: skip
+    stop = {"rule": "always-valid", "metric": "accuracy", "winner": "new", "case_count": 18, "pair_count": 18,
+            "look": None, "z": None, "bound": None, "p": 0.0123, "asked_count": 20, "planned_count": 200,
+            "saved_call_count": 180, "saved_tokens": 900.0, "saved_usd": 0.5, "saved_ms": 60_000.0,
+            "sentence": "said", **changes}  # fmt: skip
     found = []
     for name, marks, variant in (("baseline", A, "old"), ("candidate", B, "new")):
         made = run_document(name, marks, stopped_early=stop if decided else None)

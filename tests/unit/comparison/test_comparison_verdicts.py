@@ -528,7 +528,13 @@ def test_rows_that_pass_by_other_thresholds_have_no_common_pass_rate() -> None:
 def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> None:
     """A further metric makes rows fail that passed before: the agent got no worse by it."""
     heads = [_configured(name, "exact_match", {}) for name in "ab"]
-    heads[1]["results"]["length"] = {"kind": "tokens", "version": "1", "value": 1.0, "passed": 3, "failed": 17}
+    heads[1]["results"]["length"] = {
+        "kind": "tokens",
+        "version": "1",
+        "value": 1.0,
+        "passed_count": 3,
+        "failed_count": 17,
+    }
     comparison = _compared_heads(*heads)
     assert comparison.mismatches == ()
     assert comparison.pairs[0].metric("m").verdict is ComparisonVerdict.B_BETTER
@@ -538,7 +544,7 @@ def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> Non
     by_rate = _compared_heads(*heads, primary="pass_rate")
     assert decide(by_rate, DecisionRules()).exit_status == 3
     assert sentence in by_rate.mismatches[0].message
-    heads[1]["results"]["length"] |= {"passed": 0, "failed": 0}
+    heads[1]["results"]["length"] |= {"passed_count": 0, "failed_count": 0}
     assert _compared_heads(*heads).pairs[0].metric("pass_rate").verdict is ComparisonVerdict.B_BETTER
 
 

@@ -88,7 +88,7 @@ def cases(dataset: str, server: str | None) -> int:
     DATASET is an id, or a name for its current version. Recorded verdicts are left out: they belong to a run.
 
     \b
-        assay datasets cases qa.jsonl > stored.jsonl
+        assay datasets cases qa.jsonl
     """
 
     async def main() -> int:

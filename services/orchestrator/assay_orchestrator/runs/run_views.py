@@ -42,7 +42,7 @@ def _basic_spec(spec: RunSpec) -> RunSpec:
 
 
 def _prompt_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options by which lists tell runs apart: the prompt's file and the first line of its text."""
+    """Return the options by which lists distinguish runs: the prompt's file and the first line of its text."""
     shown = {name: options[name] for name in ("prompt_file",) if name in options}
     text = options.get("prompt")
     lines = text.strip().splitlines() if isinstance(text, str) else []

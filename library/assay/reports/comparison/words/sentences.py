@@ -49,8 +49,7 @@ def stopping_texts(report: ComparisonReport) -> list[str]:
     if stopping.has_decided:
         planned = count_text(stopping.planned_case_count, "case")
         counts = f"A asked {stopping.a_asked_case_count:,}, B {stopping.b_asked_case_count:,} of {planned}"
-        seconds = _seconds(stopping.saved_ms)
-        saved = saved_text(stopping.saved_call_count, stopping.saved_token_count, stopping.saved_usd, seconds)
+        saved = saved_text(stopping.saved_call_count, stopping.saved_token_count, stopping.saved_usd, stopping.saved_ms)
         sentences.append(f"stopped early by {stopping.rule}: {counts}; {saved}")
     return sentences
 
