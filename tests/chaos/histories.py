@@ -18,7 +18,7 @@ from assay_orchestrator.runs.catalogue import readable_run
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.runs import datasets, runs
-from assay_orchestrator.summary.partial import fold
+from assay_orchestrator.summary.partial import described, fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,7 +165,8 @@ def _check_sequence(
 def _check_summary(verdict: Verdict, connection: sa.Connection, run: runs.RunRecord) -> None:
     dataset = datasets.get_dataset(connection, run.team, run.dataset_id)
     assert dataset is not None, "a foreign key holds the dataset"
-    folded = dataclasses.asdict(fold(connection, readable_run(run, dataset)))
+    readable = readable_run(run, dataset)
+    folded = dataclasses.asdict(described(fold(connection, readable), readable))
     stored = dict(run.summary or {})
     if json.dumps(stored, sort_keys=True) != json.dumps(folded, sort_keys=True):
         verdict.problems.append("the stored summary is not that of the stored rows")

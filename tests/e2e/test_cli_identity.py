@@ -128,9 +128,9 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
     assert "within the hour from" in listed
     assert "Ana" in listed
     assert made["token_id"] in listed
-    assert made["text"].split("_")[2] not in listed
+    assert made["secret"].split("_")[2] not in listed
 
-    cli.env |= {"ASSAY_TOKEN": made["text"]}
+    cli.env |= {"ASSAY_TOKEN": made["secret"]}
     cli.run("run", "assay.yaml")
     [run] = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
     assert [

@@ -31,6 +31,7 @@ STORED = (
     "run --limit 2 --metrics exact_match", "rescore RUN", "compare RUN latest", "plan RUN --difference 0.1",
     "runs list", "runs show RUN", "runs show RUN --case c1", "runs show RUN --failed", "runs show RUN --history c1",
     "runs show RUN --where passed", "runs watch RUN", "runs resume RUN --retry-errors --spec assay.yaml",
+    "runs update RUN --note checked",
     "datasets list", "datasets show qa.jsonl", "baseline set RUN main",
     "baseline list", "runs prune --keep 0 --dry-run", "runs delete latest --yes",
 )  # fmt: skip

@@ -119,5 +119,5 @@ def test_an_unknown_word_is_refused_with_those_that_there_are() -> None:
     """It would otherwise be sent as not set, and mean the default."""
     words = WordConverter(spec_pb2.StoppingRule, ("always-valid", "five-looks"))
     assert words.from_wire(words.to_wire("five-looks")) == "five-looks"
-    with pytest.raises(InvalidInputError, match="must be always-valid, five-looks, not 'often'"):
+    with pytest.raises(InvalidInputError, match="must be one of always-valid, five-looks, not 'often'"):
         words.to_wire("often")

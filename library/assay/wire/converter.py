@@ -96,7 +96,7 @@ class WordConverter:
             InvalidInputError: There is no such word.
         """
         if word not in self._numbers:
-            raise InvalidInputError([Problem(f"must be {', '.join(self._numbers)}, not {word!r}")])
+            raise InvalidInputError([Problem(f"must be one of {', '.join(self._numbers)}, not {word!r}")])
         return self._numbers[word]
 
     def from_wire(self, number: int) -> str:

@@ -162,7 +162,7 @@ async def test_a_broken_upload_is_refused(serve: Serve) -> None:
 
 async def test_every_problem_of_a_run_is_reported_at_once(serve: Serve, settings_of: SettingsOf) -> None:
     """The orchestrator checks what a client sends by itself and names every problem."""
-    settings = settings_of("pyhton", retries=11)
+    settings = settings_of(retries=11)
     broken = type(settings)(
         name="", agent=settings.agent, metrics=(MetricSpec("exact_mach", {}),), gates=("nope >= 1",)
     )
@@ -170,7 +170,7 @@ async def test_every_problem_of_a_run_is_reported_at_once(serve: Serve, settings
         with pytest.raises(SpecError) as caught:
             await client.create_run(broken, "none")
     text = str(caught.value)
-    for word in ("name", "did you mean 'python'", "retries", "did you mean 'exact_match'", "gates[0]"):
+    for word in ("name", "retries", "did you mean 'exact_match'", "gates[0]"):
         assert word in text
 
 

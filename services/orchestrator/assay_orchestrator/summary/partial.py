@@ -63,10 +63,10 @@ def fold_done(connection: sa.Connection, run: Run) -> tuple[RunRecord, RunSummar
     if not is_complete:
         return record, None
     unused = find_unused_approvals(connection, run)
-    return record, _described(dataclasses.replace(fold(connection, run), unused_approvals=unused), run)
+    return record, described(dataclasses.replace(fold(connection, run), unused_approvals=unused), run)
 
 
-def _described(summary: RunSummary, run: Run) -> RunSummary:
+def described(summary: RunSummary, run: Run) -> RunSummary:
     """Return a summary with the verdict, reasons and notes that follow from it and from the run."""
     decided = with_verdict(summary)
     return dataclasses.replace(decided, notes=(*decided.notes, *row_notes(run, decided)))
@@ -120,7 +120,7 @@ class PartialSummaries:
     async def _fold(self, run: Run) -> RunSummary:
         begun = self._clock()
         summary = await self._database.read(lambda c: fold(c, run))
-        summary = _described(dataclasses.replace(summary, partial=True), run)
+        summary = described(dataclasses.replace(summary, partial=True), run)
         ended = self._clock()
         fresh_until = ended + max(_LEAST_AGE_S, (ended - begun) / _MOST_SHARE)
         self._known[run.run_id] = _Known(summary, _version(run), fresh_until)
