@@ -68,7 +68,11 @@ async def assay(client: Client, *words: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(2_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("database_url", "count"),
+    [("sqlite", 60), ("postgres", 60), pytest.param("sqlite", 2_000, marks=pytest.mark.nightly)],
+    indirect=["database_url"],
+)
 async def test_runs_with_large_settings_are_listed_and_pruned(
     open_store: Callable[[], Database], serve: Serve, settings_of: SettingsOf, count: int
 ) -> None:
