@@ -54,6 +54,7 @@ def test_a_stuck_run_is_found_as_the_guide_says(cli: Cli) -> None:
     (cli.folder / ".assay").symlink_to(cli.home)
     running = cli.start("run", "assay.yaml", "--no-progress")
     try:
+        cli.wait_until(cli.services, running)  # the run's own: a list that came first would start another
         cli.wait_until(lambda: " 4/5 " in cli.run("runs", "list", status=None).stdout, running)
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         env = cli.env | {"HOME": str(cli.folder), "PATH": path}
