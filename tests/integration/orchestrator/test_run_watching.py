@@ -515,7 +515,7 @@ async def test_an_interrupted_deletion_goes_on_with_the_next_start(
 
 
 async def test_a_dataset_that_a_new_run_uses_stays(serve: Serve, settings_of: SettingsOf) -> None:
-    """A run that is created while its dataset is deleted either runs, and the dataset stays, or is told to upload."""
+    """A run created while its dataset is deleted either runs and keeps the dataset, or is refused: upload it first."""
     async with serve() as client:
         for _ in range(5):
             dataset = await client.upload_dataset(answered(5), name="d")
