@@ -114,7 +114,7 @@ async def test_verdicts_cost_no_more_than_the_quota(
         paused = [run for run in ended if run.state is RunState.PAUSED]
         assert {run.pause_cause for run in paused} == {PauseCause.QUOTA}
         assert f"too little left of its quota {quota.value} for the next call" in paused[0].state_reason
-        assert amount // 4 <= paid() <= amount
+        assert preflight < paid() <= amount  # how close they come depends on which of them hold reservations at once
         await limit(served[0], quota, 10**12)
         for run in paused:
             await clients[0].resume_run(run.run_id)
