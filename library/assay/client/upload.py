@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from assay.model.case import Case
 
 _BATCH_BYTES = 1024 * 1024
-_BATCH_CASES = 500
+_BATCH_CASES = 1_000
 
 
 async def upload_parts(

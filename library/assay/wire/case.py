@@ -13,6 +13,7 @@ from assay.wire.agent import (
     approval_to_wire,
     message_from_wire,
     message_to_wire,
+    plain_response,
     response_from_wire,
     response_to_wire,
 )
@@ -30,35 +31,11 @@ _U = TypeVar("_U")
 
 def case_to_wire(case: Case) -> case_pb2.Case:
     """Return the message for a case."""
-    return case_pb2.Case(
-        case_id=case.case_id,
-        turns=[
-            case_pb2.Turn(
-                input=turn.input,
-                history=[message_to_wire(item) for item in turn.history],
-                references=turn.references,
-                expected_sources=turn.expected_sources,
-                expected_tools=[_expected_tool_to_wire(tool) for tool in turn.expected_tools],
-            )
-            for turn in case.turns
-        ],
-        variables_json=mapping_to_text(case.variables),
-        parameters_json=mapping_to_text(case.parameters),
-        contexts=case.contexts,
-        choices=case.choices,
-        category=case.category,
-        tags=case.tags,
-        expected_json=mapping_to_text(case.expected),
-        assertions=[_assertion_to_wire(assertion) for assertion in case.assertions],
-        thresholds=case.thresholds,
-        weight=None if case.weight == 1.0 else case.weight,
-        human_labels_json=mapping_to_text(case.human_labels),
-        metadata_json=mapping_to_text(case.metadata),
-        recordings=[case_pb2.Recording(turns=map(response_to_wire, turns)) for turns in case.recordings],
-        verdicts=map(_verdict_to_wire, case.verdicts),
-        place=case.place,
-        approvals=map(approval_to_wire, case.approvals),
-    )
+    # Most cases have three of twenty fields; writing only those is faster.
+    parts: dict[str, Any] = {field: write(value) for name, field, write in _WRITERS if (value := getattr(case, name))}
+    if case.weight != 1.0:
+        parts["weight"] = case.weight
+    return case_pb2.Case(case_id=case.case_id, turns=map(_turn_to_wire, case.turns), place=case.place, **parts)
 
 
 def case_from_wire(message: case_pb2.Case) -> Case:
@@ -105,17 +82,36 @@ class _Texts:
             return None
 
 
-def _turn_from_wire(turn: case_pb2.Turn, where: str, texts: _Texts) -> Turn:
-    return Turn(
+def _turn_to_wire(turn: Turn) -> case_pb2.Turn:
+    if not (turn.history or turn.expected_sources or turn.expected_tools):
+        return case_pb2.Turn(input=turn.input, references=turn.references)
+    return case_pb2.Turn(
         input=turn.input,
-        history=tuple(map(message_from_wire, turn.history)),
-        references=tuple(turn.references),
-        expected_sources=tuple(turn.expected_sources),
-        expected_tools=tuple(
-            _expected_tool_from_wire(tool, f"{where}.expected_tools[{index}]", texts)
-            for index, tool in enumerate(turn.expected_tools)
-        ),
+        history=map(message_to_wire, turn.history),
+        references=turn.references,
+        expected_sources=turn.expected_sources,
+        expected_tools=map(_expected_tool_to_wire, turn.expected_tools),
     )
+
+
+def _turns_from_wire(turns: Sequence[case_pb2.Turn], texts: _Texts) -> tuple[Turn, ...]:
+    return tuple([_turn_from_wire(turn, index, texts) for index, turn in enumerate(turns)])
+
+
+def _turn_from_wire(turn: case_pb2.Turn, index: int, texts: _Texts) -> Turn:
+    parts: dict[str, Any] = {"input": ""}
+    for field, value in turn.ListFields():
+        match field.name:
+            case "input":
+                parts["input"] = value
+            case "history":
+                parts["history"] = tuple(map(message_from_wire, value))
+            case "expected_tools":
+                tools = _each(f"turns[{index}].expected_tools", _expected_tool_from_wire)
+                parts["expected_tools"] = tools(value, texts)
+            case name:
+                parts[name] = tuple(value)
+    return Turn(**parts)
 
 
 def _expected_tool_to_wire(tool: ExpectedTool) -> case_pb2.ExpectedTool:
@@ -196,13 +192,25 @@ def _answer(message: agent_pb2.AgentResponse, where: str, texts: _Texts) -> Agen
 
 def _recordings(recordings: Sequence[case_pb2.Recording], texts: _Texts) -> tuple[tuple[AgentResponse, ...], ...]:
     try:
-        return tuple(tuple(map(response_from_wire, recording.turns)) for recording in recordings)
+        return tuple([tuple(map(_answer_from_wire, recording.turns)) for recording in recordings])
     except ValueError:
         return _each("recordings", _recording)(recordings, texts)  # again, to name the place of every problem
 
 
+def _answer_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
+    return plain_response(message) or response_from_wire(message)
+
+
 def _recording(recording: case_pb2.Recording, where: str, texts: _Texts) -> tuple[AgentResponse, ...]:
     return _each(f"{where}.turns", _answer)(recording.turns, texts)
+
+
+def _recordings_to_wire(recordings: Iterable[Iterable[AgentResponse]]) -> list[case_pb2.Recording]:
+    return [case_pb2.Recording(turns=map(response_to_wire, turns)) for turns in recordings]
+
+
+def _each_to_wire(write: Callable[[Any], Any]) -> Callable[[Iterable[Any]], list[Any]]:
+    return lambda values: list(map(write, values))
 
 
 _MATCHES = {name: case_pb2.ToolMatch.Value(f"TOOL_MATCH_{name.upper()}") for name in TOOL_MATCHES}
@@ -210,7 +218,7 @@ _MATCH_NAMES = {number: name for name, number in _MATCHES.items()}
 _NAMES = {f"{name}_json": name for name in ("variables", "parameters", "expected", "human_labels", "metadata")}
 _PARTS: dict[str, Callable[[Any, _Texts], Any]] = {
     "case_id": _plain,
-    "turns": _each("turns", _turn_from_wire),
+    "turns": _turns_from_wire,
     **{field: _mapping(field) for field in _NAMES},
     "contexts": _sequence,
     "choices": _sequence,
@@ -225,3 +233,15 @@ _PARTS: dict[str, Callable[[Any, _Texts], Any]] = {
     "approvals": lambda approvals, texts: texts.approvals(approvals),
 }
 """The readers of fields that a case may omit, by field; absent fields keep the case's defaults."""
+
+_WRITERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    *((name, field, mapping_to_text) for field, name in _NAMES.items()),
+    *((name, name, list) for name in ("contexts", "choices", "tags")),
+    ("category", "category", str),
+    ("assertions", "assertions", _each_to_wire(_assertion_to_wire)),
+    ("thresholds", "thresholds", dict),
+    ("recordings", "recordings", _recordings_to_wire),
+    ("verdicts", "verdicts", _each_to_wire(_verdict_to_wire)),
+    ("approvals", "approvals", _each_to_wire(approval_to_wire)),
+)
+"""The optional parts of a case with a value: the case's field, the message's, and how the value is written."""

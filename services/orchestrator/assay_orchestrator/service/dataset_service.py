@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.store.page_tokens import PageTokens
 
-_UPLOAD_BATCH = 500
+_UPLOAD_BATCH = 1_000
 _MAX_PROBLEMS = 50
 _MAX_DATASET_NAME_CHARS = 4096  # the value is, or once was, a file's path
 _MAX_DATASET_ID_CHARS = 64
@@ -187,35 +187,25 @@ class _Upload:
     async def add(self, messages: Sequence[case_pb2.Case]) -> None:
         if self._header is None:
             raise DatasetError([Problem("must come before the cases", "header")])
-        problems: list[Problem] = []
         # In a thread: checking the schema of one case may take half a second.
-        cases = await asyncio.to_thread(_cases, messages, self._count, problems)
-        if problems:
-            raise DatasetError(first_problems(problems, _MAX_PROBLEMS))
-        for start in range(0, len(cases), _UPLOAD_BATCH):
-            batch = cases[start : start + _UPLOAD_BATCH]
-            rows = [(case.case_id, datasets.case_text(case)) for case in batch]
-            questions = list(map(datasets.question_text, batch))
-            for _, text in rows:
-                self._hash.update(text.encode() + b"\n")
-            first = self._count
-            # The write completes even if the caller has left; its rows are discarded afterwards.
-            self._storing = asyncio.ensure_future(
-                self._database.write(functools.partial(self._add, first, rows, questions))
-            )
-            await asyncio.shield(self._storing)
-            failpoint("dataset.after_commit")
-            self._count += len(rows)
-            self._size_bytes += sum(len(text.encode()) for _, text in rows)
+        for batch in await asyncio.to_thread(_checked_batches, messages, self._count):
+            await self._store(batch)
 
-    def _add(
-        self, first: int, rows: Sequence[tuple[str, str]], questions: Sequence[str], connection: sa.Connection
-    ) -> None:
+    async def _store(self, batch: _Batch) -> None:
+        self._hash.update(batch.data)
+        # The write completes even if the caller has left; its rows are discarded afterwards.
+        self._storing = asyncio.ensure_future(self._database.write(functools.partial(self._add, self._count, batch)))
+        await asyncio.shield(self._storing)
+        failpoint("dataset.after_commit")
+        self._count += len(batch.rows)
+        self._size_bytes += len(batch.data) - len(batch.rows)
+
+    def _add(self, first: int, batch: _Batch, connection: sa.Connection) -> None:
         tokens.require_not_deleted(connection, self._scope.team)
         quotas.require_bytes(connection, self._scope.team, self._size_bytes)
         if not first:
             datasets.begin_upload(connection, self._scope.team, self._upload_id)
-        datasets.add_cases(connection, self._upload_id, first, rows, questions)
+        datasets.add_cases(connection, self._upload_id, first, batch.rows, batch.questions)
         failpoint("dataset.before_commit")
 
     async def finish(self) -> StoredDataset:
@@ -270,8 +260,39 @@ def _header_problems(header: dataset_pb2.DatasetHeader) -> Iterator[Problem]:
             yield Problem(problem, f"header.parent_ids[{index}]")
 
 
-def _cases(messages: Sequence[case_pb2.Case], first: int, problems: list[Problem]) -> list[Case]:
-    return [case for offset, message in enumerate(messages) if (case := _case(message, first + offset, problems))]
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Batch:
+    """Cases of an upload, as they are hashed and stored.
+
+    Args:
+        rows: The id and the JSON text of each case.
+        questions: The questions of each case.
+        data: The JSON texts, each with a line feed, in UTF-8.
+    """
+
+    rows: Sequence[tuple[str, str]]
+    questions: Sequence[str]
+    data: bytes
+
+
+def _checked_batches(messages: Sequence[case_pb2.Case], first: int) -> list[_Batch]:
+    """Return uploaded cases, of which the first has position `first`, from 0.
+
+    Raises:
+        DatasetError: Cases are invalid; holds every problem, at most _MAX_PROBLEMS.
+    """
+    problems: list[Problem] = []
+    checked = [_case(message, first + offset, problems) for offset, message in enumerate(messages)]
+    if problems:
+        raise DatasetError(first_problems(problems, _MAX_PROBLEMS))
+    cases = [case for case in checked if case is not None]
+    return [_batch(cases[start : start + _UPLOAD_BATCH]) for start in range(0, len(cases), _UPLOAD_BATCH)]
+
+
+def _batch(cases: Sequence[Case]) -> _Batch:
+    rows = [(case.case_id, datasets.case_text(case)) for case in cases]
+    data = "".join([f"{text}\n" for _, text in rows]).encode()
+    return _Batch(rows, list(map(datasets.question_text, cases)), data)
 
 
 def _case(message: case_pb2.Case, index: int, problems: list[Problem]) -> Case | None:
