@@ -268,7 +268,7 @@ async def problem_of(client: Client, run_id: str) -> str:
         counts.total_count,
         0,
     ):
-        return f"{run_id} {run.state.value} {run.state_reason}: {counts}"
+        return f"{run_id} {run.state.value} {run.state_message}: {counts}"
     failed = [
         row async for row in client.list_rows(run_id) if any(score.status is ScoreStatus.ERROR for score in row.scores)
     ]

@@ -133,7 +133,7 @@ async def _rate(client: Client, dataset_id: str) -> float:
         while not run.finished:
             await asyncio.sleep(0.05)
             run = await client.get_run(run.run_id, partial=False)
-    assert run.state is RunState.COMPLETED, f"the run of cheap rows is {run.state.value}: {run.state_reason}"
+    assert run.state is RunState.COMPLETED, f"the run of cheap rows is {run.state.value}: {run.state_message}"
     took = datetime.fromisoformat(run.ended_at) - datetime.fromisoformat(run.started_at)
     return run.counts.total_count / took.total_seconds()
 

@@ -179,7 +179,7 @@ def _description(case: Case) -> str:
     count = len(case.rows)
     often = f"{case.failed + case.errors} of {count} runs failed: " if count > 1 else ""
     error = row["response"].get("error") or {}
-    why = error.get("message") or row["reason"] or "failed"
+    why = error.get("message") or row["message"] or "failed"
     lines = [f"{often}{shorten(why, _TEXT_CHARS)}"]
     for label, text in (("asked", row["question"]), ("got", row["answer"]), ("want", " | ".join(row["references"]))):
         if text:

@@ -65,7 +65,7 @@ def test_payloads_in_every_field_run_nothing(browser: Chrome, tmp_path: Path) ->
             for name in ("case_id", "category", "question", "answer"):
                 row[name] += payload
             row["references"] = [payload]
-            row["reason"] = payload if row["reason"] else None
+            row["message"] = payload if row["message"] else None
             row["scores"][PAYLOADS[0]] = row["scores"].pop("quality")
     page = page_of(browser, tmp_path, documents)
     visited = browser.execute_async_script(VISIT, [row["case_id"] for row in documents[0]["rows"]])

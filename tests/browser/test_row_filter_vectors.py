@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VECTORS: dict[str, Any] = json.loads((ROOT / "tests" / "data" / "row_filters.json").read_text(encoding="utf-8"))
 SCRIPT = (ROOT / "library" / "assay" / "reports" / "formats" / "html" / "filter.js").read_text(encoding="utf-8")
 ROWS = """
-const open = row => row.reason ? "undecided" : "no_verdict"
+const open = row => row.message ? "undecided" : "no_verdict"
 const verdict = row => ({true: "passed", false: "failed"}[row.passed] ?? open(row))
 const outcome = row => ["error", "interrupted"].includes(row.status) ? "agent_error" : verdict(row)
 const rows = arguments[1].map(row => ({

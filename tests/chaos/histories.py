@@ -112,7 +112,7 @@ def check(engine: sa.Engine, history: History, calls: Sequence[Call], endings: S
             return verdict
         stored = list(results.read_all(connection, run.run_id))
         if run.state is not RunState.COMPLETED:
-            verdict.problems.append(f"the run is {run.state.value}: {run.state_reason}")
+            verdict.problems.append(f"the run is {run.state.value}: {run.state_message}")
         _check_rows(verdict, history, run, stored)
         _check_sequence(verdict, history, connection, run, stored)
         _check_summary(verdict, connection, run)

@@ -216,7 +216,7 @@ async def _until_paused(drill: Drill, history: History) -> str:
             await history.watch(client)
         except UnavailableError as problem:
             return problem.message
-        return (await client.get_run(history.run_id, partial=False)).state_reason
+        return (await client.get_run(history.run_id, partial=False)).state_message
 
 
 @pytest.mark.parametrize("jump", ["3600", "-3600"])

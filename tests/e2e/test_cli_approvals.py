@@ -65,7 +65,7 @@ def written(cli: Cli, **changes: Any) -> None:
 def rows_of(cli: Cli, folder: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Return what the report has of each row that comes from the agent, and its notes."""
     report = json.loads((cli.folder / folder / "results.json").read_text("utf-8"))
-    kept = ("case_id", "status", "answer", "passed", "reason")
+    kept = ("case_id", "status", "answer", "passed", "message")
     rows = [
         {name: row[name] for name in kept}
         | {
@@ -96,7 +96,7 @@ def test_decisions_are_kept_recorded_and_replayed(shared_cli: Cli) -> None:
     assert (own["answer"], own["stops"]) == ("too much", [[{**stop, "decision": "deny"}]])
     assert (talk["answer"], talk["stops"][1]) == ("no mails", [approved])
     assert (waiting["status"], waiting["stops"]) == ("interrupted", [[approved, {"kind": "approval", "tool": "sell"}]])
-    assert "sell" in waiting["reason"]
+    assert "sell" in waiting["message"]
     assert [row["passed"] for row in rows] == [True, True, True, False]
     assert any("approvals name sel, at which no row stopped" in note for note in notes)
     assert "approvals name sel, at which no row stopped" in done.stdout

@@ -64,7 +64,7 @@ def test_checks_without_a_judge_are_no_passes(shared_cli: Cli) -> None:
     assert made["latency"]["passed"] is True
     assert (made["llm-rubric"]["passed"], made["llm-rubric"]["reason"]) == (None, "no judge")
     assert (first["passed"], second["passed"]) == (None, None)
-    assert first["reason"] == "assertions is undecided: not made: llm-rubric (no judge)"
+    assert first["message"] == "assertions is undecided: not made: llm-rubric (no judge)"
 
 
 def test_undecided_rows_are_not_called_failing(shared_cli: Cli) -> None:

@@ -76,11 +76,11 @@ def test_a_wrong_first_turn_fails_the_conversation(shared_cli: Cli, dataset: obj
     (row,) = report["rows"]
     assert row["passed"] is False
     assert (row["scores"]["exact_match"]["value"], row["scores"]["tool_calls"]["value"]) == (0.5, 0.0)
-    assert row["reason"].startswith(
+    assert row["message"].startswith(
         'exact_match: the answer is "I do not know, go away", the reference "Yes, two copies." (turn 1); '
         "tool_calls: missing tool search (expected search"
     )
-    assert row["reason"].endswith("; called no tool) (turn 1)")
+    assert row["message"].endswith("; called no tool) (turn 1)")
     assert "verdict  FAIL" in console
     failing = console[console.index("  borrow: exact_match") :].splitlines()
     assert failing[1:5] == [

@@ -140,7 +140,7 @@ def test_rows_and_runs_are_found_by_filters(shared_cli: Cli) -> None:
     cli.run("run", "assay.yaml", "--name", "found")
 
     shown = cli.run("runs", "show", "latest", "--where", "failed", "--sort", "-case").stdout.splitlines()
-    assert shown[0].split() == ["case", "outcome", "latency", "exact_match", "reason"]
+    assert shown[0].split() == ["case", "outcome", "latency", "exact_match", "message"]
     assert [line.split()[:2] for line in shown[1:-1]] == [["c3", "failed"], ["c2", "failed"]]
     assert shown[-1] == "2 of 4 rows match the filter"
 

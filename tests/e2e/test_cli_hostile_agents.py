@@ -74,7 +74,7 @@ def test_each_question_that_goes_wrong_is_a_row_of_its_own(cli: Cli, target: str
     assert len(rows) == len(questions)
     for text, reason in REASONS.items():
         assert rows[text]["status"] == "error", text
-        assert reason in rows[text]["reason"]
+        assert reason in rows[text]["message"]
     assert {text: (rows[text]["status"], rows[text]["answer"]) for text in ANSWERED} == {
         text: ("success", text) for text in ANSWERED
     }
@@ -109,7 +109,7 @@ def test_an_answer_without_a_text_is_an_agent_error(shared_project: Cli) -> None
     agent = "def answer(request):\n    return {'reply': request.input.upper(), 'sources': ['a']}\n"
     rows = rows_of(shared_project, agent, status=None)
     assert {row["status"] for row in rows} == {"error"}
-    assert all("its fields are 'reply', 'sources'" in row["reason"] for row in rows)
+    assert all("its fields are 'reply', 'sources'" in row["message"] for row in rows)
 
 
 @pytest.mark.parametrize(("error", "calls"), [("KeyError('missing')", 1), ("OSError('the line is busy')", 3)])

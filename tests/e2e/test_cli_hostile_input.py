@@ -102,7 +102,7 @@ def test_what_an_agent_returns_harms_no_other_row(shared_cli: Cli) -> None:
     rows = {row["case_id"]: row for row in report["rows"]}
     assert [name for name in names if rows[name]["status"] == "error"] == ["nan", "bool", "huge", "large"]
     assert (rows["surrogate"]["answer"], rows["nul"]["answer"]) == ("a \ufffd b", "a\ufffdb")
-    assert "larger than 2 MiB" in rows["large"]["reason"]
+    assert "larger than 2 MiB" in rows["large"]["message"]
     assert {name: rows[name]["scores"]["exact_match"]["value"] for name in names} == dict.fromkeys(names, 0.0) | {
         "good": 1.0
     }

@@ -236,7 +236,7 @@ def test_a_spend_cap_is_raised(shared_judged: tuple[Cli, ScriptedProvider]) -> N
     assert "the spend cap of 0.03 dollars is reached" in paused.stderr
     assert "raise it: `assay runs update" in paused.stderr, "without a higher cap the run pauses again"
     run = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
-    assert f"assay runs update {run['run_id']} --spend-cap USD" in run["state_reason"]
+    assert f"assay runs update {run['run_id']} --spend-cap USD" in run["state_message"]
     assert "spend cap $0.03" in cli.run("runs", "show", run["run_id"]).stdout
     wrong = cli.run("runs", "update", run["run_id"], "--spend-cap", "lots", status=2)
     assert "must be an amount of US dollars" in wrong.stderr

@@ -314,7 +314,7 @@ async def shown(client: Client, settings: RunSpec, folder: Path) -> str:
             break  # the judge cannot be had
     run = await client.get_run(run.run_id)
     rows = [row async for row in client.list_rows(run.run_id)]
-    assert rows or run.state_reason
+    assert rows or run.state_message
     seen += [run, rows, await client.list_attempts(run.run_id, "c")]
     wanted = tuple(ReportSettings(name) for name in ("json", "jsonl", "csv", "html", "markdown", "junit"))
     if run.summary is not None:

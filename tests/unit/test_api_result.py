@@ -142,7 +142,7 @@ def test_a_frame_holds_what_a_row_holds() -> None:
     """Texts, sources, tokens, errors and scores; a metric never takes the place of another column."""
     frame = evaluation().to_pandas()
     assert list(frame.columns) == [
-        "case_id", "repeat", "category", "tags", "weight", "status", "passed", "reason", "question", "answer",
+        "case_id", "repeat", "category", "tags", "weight", "status", "passed", "message", "question", "answer",
         "references", "expected", "sources", "error", "latency_ms", "started_at", "duration_ms", "input_tokens",
         "output_tokens", "total_tokens", "cost_usd", "m0", "score.status",
     ]  # fmt: skip
@@ -162,14 +162,13 @@ def test_a_frame_holds_what_a_row_holds() -> None:
 @pytest.mark.parametrize("gap", [0, 1])
 def test_absent_texts_of_frames_are_none(gap: int) -> None:
     """Absent texts are None in every column, though pandas has a type in which None becomes NaN."""
-    reasons = ["because", "because"]
-    rows: list[dict[str, object]] = [{"reason": reason, "value": 1.0} for reason in reasons]
-    rows[gap] = {"reason": None, "value": None}
+    rows: list[dict[str, object]] = [{"message": text, "value": 1.0} for text in ("because", "because")]
+    rows[gap] = {"message": None, "value": None}
     frame = data_frame(rows)
-    assert frame["reason"][gap] is None
-    assert frame["reason"][1 - gap] == "because"
+    assert frame["message"][gap] is None
+    assert frame["message"][1 - gap] == "because"
     assert frame["value"].dtype == "float64"
-    assert data_frame([{"reason": None}])["reason"][0] is None
+    assert data_frame([{"message": None}])["message"][0] is None
 
 
 def test_the_text_of_stored_runs_is_a_line_a_run() -> None:

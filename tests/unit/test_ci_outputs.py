@@ -91,7 +91,7 @@ def test_annotations_name_gates_first_at_their_line(tmp_path: Path) -> None:
 
 def test_an_annotation_of_long_texts_names_the_command_that_shows_them(tmp_path: Path) -> None:
     """An annotation is one log line: texts are cut, and its end names the command that shows them."""
-    long = {"question": "q " * 500, "answer": "a " * 500, "reason": "contains: " + "r " * 500}
+    long = {"question": "q " * 500, "answer": "a " * 500, "message": "contains: " + "r " * 500}
     report = document([failed("a case", 0.5) | long], **MISSED)
     reason, question, answer, whole = annotated(tmp_path, report, {})[1][1].split("\n")
     assert all(len(text) <= 210 and text.endswith("…") for text in (reason, question, answer))
@@ -105,7 +105,7 @@ async def test_commands_of_reports_name_the_server(tmp_path: Path) -> None:
     summary = dataclasses.replace(run.summary, gates=(GateResult("mrr > 0.9", GateOutcome.FAIL, 0.1),))
 
     async def rows() -> AsyncIterator[RowResult]:
-        yield dataclasses.replace(ROWS[0], passed=False, reason="r " * 500)
+        yield dataclasses.replace(ROWS[0], passed=False, message="r " * 500)
 
     def write(report: Report, attempts: Attempts) -> None:
         CiOutputs(annotations=True).write(report, printed, attempts=attempts)
@@ -141,7 +141,7 @@ def test_a_run_that_passed_has_no_annotation(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [HOSTILE, "a%0Ab", "x::error::y", "a\n::set-output name=b::c", "t,file=/etc/passwd"])
 def test_no_text_begins_a_command(tmp_path: Path, text: str) -> None:
     """Whatever a run contains, each annotation is one line with its own properties."""
-    found = document([failed(text, question=text, answer=text, reason=text)], **MISSED)
+    found = document([failed(text, question=text, answer=text, message=text)], **MISSED)
     found["summary"]["gates"] = [gate(text, "fail", message=text, note=text)]
     source = tmp_path / "source.json"
     source.write_text(json.dumps(found), encoding="utf-8")

@@ -81,7 +81,7 @@ def test_a_pause_before_a_resume_is_not_told(capsys: pytest.CaptureFixture[str])
 
 def test_the_present_state_is_told_where_a_watch_begins_in_it(capsys: pytest.CaptureFixture[str]) -> None:
     """The present state is shown, although its event is as old as the snapshot."""
-    run = replace(going(4), last_sequence=2, state_reason="waiting for the embedder")
+    run = replace(going(4), last_sequence=2, state_message="waiting for the embedder")
     with make_progress(run, hidden=False) as progress:
         progress.take(run)
         progress.take(StateChanged(2, RunState.RUNNING, "waiting for the embedder", "now"))

@@ -73,7 +73,7 @@ def test_texts_become_neither_elements_nor_orders(tmp_path: Path) -> None:
                 row[name] += payload
             row["answer"] += payload
             row["references"] = [payload]
-            row["reason"] = row["reason"] and row["reason"] + payload
+            row["message"] = row["message"] and row["message"] + payload
             row["scores"][f"quality{payload}"] = row["scores"].pop("quality")
     text, one = page_of(tmp_path / "hostile", documents)
     _, other = page_of(tmp_path / "harmless", two())
@@ -100,6 +100,6 @@ def test_the_worst_cases_have_their_answers(tmp_path: Path) -> None:
     first, second = details["c5"]["answers"]
     assert [second["answer"][start:end] for start, end in second["differences"][1]] == ["2", "9"]
     assert [first["answer"][start:end] for start, end in second["differences"][0]] == ["5", "8"]
-    assert second["reason"] == "accuracy 0 < 1"
+    assert second["message"] == "accuracy 0 < 1"
     start, length = details["c309"]["answers"][1]["answer"]
     assert (len(start), length) == (MAX_TEXT_CHARS, 25_000)

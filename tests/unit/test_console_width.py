@@ -95,7 +95,7 @@ def test_a_row_shows_its_values_before_what_produced_them() -> None:
 def test_short_texts_need_no_hint() -> None:
     """If no text was cut, no line names the command that shows it in full."""
     row = dataclasses.replace(
-        failing("answer"), response=AgentResponse(text="a"), input="q", references=("b",), reason="exact_match: no"
+        failing("answer"), response=AgentResponse(text="a"), input="q", references=("b",), message="exact_match: no"
     )
     assert "whole" not in summary(row, io.StringIO())
 

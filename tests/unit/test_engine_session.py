@@ -169,7 +169,7 @@ async def test_a_row_that_is_cancelled_while_another_has_the_run_alone_frees_its
 async def test_a_run_is_paused_while_its_process_cannot_store_that_it_lives() -> None:
     """A failed heartbeat pauses the run, because its rows cannot be stored either."""
     seen: list[str] = []
-    pauses = StoragePauses(Looks(), lambda run_id: seen.append(pauses.reason(run_id)), resumed)
+    pauses = StoragePauses(Looks(), lambda run_id: seen.append(pauses.message(run_id)), resumed)
     refusals = [StorageError("its disk is full")]
 
     async def until_sure() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.embedding import EmbeddingSettings
-from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.row_verdict import row_message, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
@@ -69,7 +69,7 @@ def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **abou
         passed=row_verdict(response.status, scores),
         scores=scores,
         latency_ms=response.latency_ms,
-        reason=row_reason(response, scores),
+        message=row_message(response, scores),
     )
 
 
@@ -174,7 +174,7 @@ def test_a_failure_elsewhere_leaves_a_group_alone(gate: str) -> None:
         row(UNKNOWN, WITH_VECTORS, 1, category="a", tags=("t",)),
     ]
     assert outcome(gate, rows, WITH_VECTORS).outcome is GateOutcome.PASS
-    undecided = dataclasses.replace(rows[0], passed=None, reason="", case_index=2)
+    undecided = dataclasses.replace(rows[0], passed=None, message="", case_index=2)
     assert outcome(gate, [*rows, undecided], WITH_VECTORS).outcome is GateOutcome.PASS
 
 

@@ -65,7 +65,7 @@ def counting(made: list[str]) -> PreparedRows:
 @pytest.mark.parametrize("rounds", [0, 1, 50])
 async def test_files_do_not_depend_on_what_was_prepared(tmp_path: Path, rounds: int) -> None:
     """All rows prepared, a few, or none; a row that comes again replaces itself; long ones are left to the end."""
-    earlier = [dataclasses.replace(row, passed=None, reason="an earlier attempt") for row in ROWS]
+    earlier = [dataclasses.replace(row, passed=None, message="an earlier attempt") for row in ROWS]
     prepared = await prepared_of([*earlier, *reversed(REPORTED)], rounds=rounds)
     files = await written(tmp_path / "prepared", REPORTED, prepared)
     assert files == await written(tmp_path / "plain", REPORTED, None)

@@ -27,7 +27,7 @@ SQL_COLUMNS = (
 )
 COLUMNS = (
     "Query #,Timestamp,Case,Question,Category,Status,Answer,Reference,similarity,Latency (s),Overall Passed,"
-    "Expected,Reason"
+    "Expected,Message"
 )
 NINE = ["Total Queries", "Passed", "Failed", "Pass Rate", "Avg Retrieval Accuracy", "Avg Generation Fidelity",
         "Avg Latency (s)", "P50 Latency (s)", "P95 Latency (s)"]  # fmt: skip
@@ -65,7 +65,7 @@ def sql_document(**config: Any) -> dict[str, Any]:
 def test_columns_of_the_preset_sql_agent(tmp_path: Path) -> None:
     """The thirteen stable columns in their order, then those of further metrics; rates with one decimal."""
     rows, summary = tables(tmp_path, sql_document())
-    assert ",".join(rows[0]) == SQL_COLUMNS + ",extra,Expected,Reason"
+    assert ",".join(rows[0]) == SQL_COLUMNS + ",extra,Expected,Message"
     assert rows[1] == [
         "1", "2026-11-23T16:41:11.687Z", "What is it?", "count", "tenders, projects", "success", "SELECT 1", "3",
         "It is that.", "1", "0", "1.2345", "False", "0.25", "", "",
@@ -125,7 +125,7 @@ def test_repeats_share_the_number_of_their_query(tmp_path: Path) -> None:
         ("1", "a", "1"), ("1", "a", "2"), ("2", "b", "1"), ("2", "b", "2")
     ]  # fmt: skip
     sql = sql_document(repeats=2)
-    assert tables(tmp_path, sql)[0][0][-4:] == ["extra", "Repeat", "Expected", "Reason"]
+    assert tables(tmp_path, sql)[0][0][-4:] == ["extra", "Repeat", "Expected", "Message"]
 
 
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "﹦", "−"])

@@ -38,7 +38,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "no metrics": document([row(scores={}, passed=None)], {}),
     "partial": document([row()], partial=True, total_count=9, finished_count=1),
     "repeats": document([row("c1"), failed("c1", repeat=2), row("c2"), row("c2", repeat=2)]),
-    "hostile": document([failed(HOSTILE, question=HOSTILE, answer=HOSTILE, references=[HOSTILE], reason=HOSTILE)]),
+    "hostile": document([failed(HOSTILE, question=HOSTILE, answer=HOSTILE, references=[HOSTILE], message=HOSTILE)]),
     "arabic": document([failed("حالة", question="ما هي عاصمة السودان؟", answer="الخرطوم.", references=["الخرطوم"])]),
     "long": document([failed("c1", question="q" * 100_000, answer="a " * 100_000)]),
 }
@@ -145,7 +145,7 @@ def test_a_conversation_is_shown_by_the_turn_that_failed(tmp_path: Path, name: s
 def test_a_report_that_a_job_prints_holds_no_command(tmp_path: Path, name: str) -> None:
     """A CI server reads all output: no line of the file is a command, and the text reads as it was written."""
     forged = "no\n::error::forged\n  ::warning::forged\n##[error]forged ##vso[task.complete]"
-    report = document([failed("c1", question=forged, answer=forged, references=[forged], reason=forged)])
+    report = document([failed("c1", question=forged, answer=forged, references=[forged], message=forged)])
     (path,) = written(tmp_path, report, name)
     text = path.read_text(encoding="utf-8")
     assert "forged" in text

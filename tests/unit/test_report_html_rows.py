@@ -101,7 +101,7 @@ def test_scores_keep_reasons_and_what_produced_them() -> None:
     shown = detail(scores=scores)["scores"]
     assert shown["quality"]["reasoning"] == "too short"
     assert shown["quality"]["detail"] == '{"verdict":{"judge":"j"}}'
-    assert [shown[name]["reason"] for name in scores] == [
+    assert [shown[name]["message"] for name in scores] == [
         None,
         "the case has no reference",
         "the case has no reference",

@@ -118,7 +118,7 @@ def every_outcome() -> dict[str, Any]:
         row("a.b", category="x.y"),
         failed("f", category="x"),
         agent_error("e"),
-        row("m", passed=None, scores=broken, reason="similarity could not be computed: embedder_down"),
+        row("m", passed=None, scores=broken, message="similarity could not be computed: embedder_down"),
         row("n", passed=None, scores={"similarity": score(None, reason="no_reference")}),
         row("r"),
         failed("r", repeat=2),
@@ -194,7 +194,7 @@ def test_a_run_without_rows_and_gates(tmp_path: Path) -> None:
 @given(text=st.text(st.characters(), min_size=1, max_size=40) | st.just(HOSTILE) | st.just("]]><!--\ufffe\x0b[["))
 def test_any_text_is_read_back(tmp_path: Path, text: str) -> None:
     """Whatever characters a text has, the file is XML, and readers get it but for those that XML forbids."""
-    report = document([failed(text, question=text, answer=text, reason=text, category=text, references=[text])])
+    report = document([failed(text, question=text, answer=text, message=text, category=text, references=[text])])
     report["run"] |= {"name": text, "assay_version": text}
     report["test_cases_path"] = text
     tree = tree_of(tmp_path, report)

@@ -90,10 +90,10 @@ def is_inert(text: str) -> None:
 def hostile(payload: str) -> dict[str, Any]:
     """A document with one text in every field that others may write."""
     detail = {"threshold": 0.75}
-    bad = failed(payload, question=payload, answer=payload, reason=payload, category=payload, references=[payload])
+    bad = failed(payload, question=payload, answer=payload, message=payload, category=payload, references=[payload])
     bad["scores"] = {payload: score(0.1, passed=False, detail=detail, reason=payload)}
     report = document(
-        [bad, agent_error("c2", payload, reason=payload)],
+        [bad, agent_error("c2", payload)],
         {payload: metric(models=[dict.fromkeys(("model", "revision", "precision", "engine"), payload)])},
         reasons=[payload],
         notes=[payload],
@@ -193,7 +193,7 @@ def test_a_part_of_a_run_says_so_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["x" * 5000, "`" * 5000, "<@|" * 2000, "مناقصة " * 900], ids=["x", "ticks", "<", "ar"])
 def test_it_fits_a_comment(tmp_path: Path, text: str) -> None:
     """However long texts are and however many there are, it has at most 60 lines and 60,000 characters."""
-    rows = [failed(f"{index}{text}", question=text, answer=text, reason=text) for index in range(40)]
+    rows = [failed(f"{index}{text}", question=text, answer=text, message=text) for index in range(40)]
     rows += [agent_error(f"e{index}", f"{index}{text}") for index in range(9)]
     report = document(
         rows,

@@ -51,7 +51,7 @@ def row_of(data: dict[str, Any]) -> RowResult:
         data["passed"],
         scores,
         data["latency_ms"],
-        data.get("reason", ""),
+        data.get("message", ""),
         response=AgentResponse(text=data["answer"]),
         input=data["question"],
         tags=tuple(data["tags"]),

@@ -128,7 +128,7 @@ def test_a_legal_transition_is_stored(connection: sa.Connection, phase: Phase, c
     put_into(connection, phase)
     _, cause, sequence = stored(connection)
     transition = TRANSITIONS[phase, command]
-    assert runs.apply_command(connection, "r", command, reason="why") == transition
+    assert runs.apply_command(connection, "r", command, message="why") == transition
     is_event = transition.effect is Effect.EVENT
     expected_cause = cause if transition.effect is Effect.NOTHING else transition.cause
     assert stored(connection) == (transition.phase, expected_cause, sequence + is_event)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.gates.run_verdict import criteria_of, with_verdict
 from assay.metrics import METRICS, build_metric, complete_parameters
-from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.row_verdict import row_message, row_verdict
 from assay.metrics.core.score import JudgeEvidence, Metric, Row, made_advisory
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import (
@@ -61,7 +61,7 @@ def row(fate: str, chosen: Sequence[Metric], index: int, verdict: JudgeEvidence 
     turn = Turn("q", references=("right",))
     verdicts = {"structured": verdict, "quality": verdict}
     scores = tuple(score_row(chosen, Row(Case(f"c{index}", (turn,)), response, verdicts=verdicts)))
-    passed, reason = row_verdict(response.status, scores), row_reason(response, scores)
+    passed, reason = row_verdict(response.status, scores), row_message(response, scores)
     return RowResult(
         f"c{index}", index, 1, "", response.status, passed, scores, response.latency_ms, reason, response=response
     )
@@ -253,7 +253,7 @@ def test_a_threshold_beside_gates_says_that_it_was_not_computed() -> None:
 def left_to_others(result: RowResult, optional: frozenset[str]) -> RowResult:
     """The row as a run with these optional metrics stores it."""
     scores = made_advisory(result.scores, optional)
-    return dataclasses.replace(result, scores=scores, passed=row_verdict(result.status, scores), reason="")
+    return dataclasses.replace(result, scores=scores, passed=row_verdict(result.status, scores), message="")
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def checked(text: str, checks: tuple[Assertion, ...], chosen: list[Metric], inde
     """The stored row of an answer with checks of the case."""
     case, response = Case(f"c{index}", (Turn("q"),), assertions=checks), AgentResponse(text=text)
     scores = tuple(score_row(chosen, Row(case, response)))
-    passed, reason = row_verdict(response.status, scores), row_reason(response, scores)
+    passed, reason = row_verdict(response.status, scores), row_message(response, scores)
     return RowResult(case.case_id, index, 1, "", response.status, passed, scores, 1.0, reason)
 
 

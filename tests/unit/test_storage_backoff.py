@@ -60,7 +60,7 @@ async def test_the_backoff_doubles_from_half_a_second_to_fifteen() -> None:
     assert store.times == [0, 0.5, 1.5, 3.5, 7.5, 15.5, 30.5, 45.5, 60.5]
     assert store.resumed == ["r"]
     assert store.changed == ["r", "r"]  # when it was paused, and when it was resumed
-    assert store.pauses.reason("r") == ""
+    assert store.pauses.message("r") == ""
 
 
 @in_virtual_time
@@ -69,10 +69,10 @@ async def test_the_reason_is_that_of_the_last_attempt() -> None:
     store = Store()
     waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
     await asyncio.sleep(0.1)
-    assert store.pauses.reason("r") == "the disk is full at 0 s"
+    assert store.pauses.message("r") == "the disk is full at 0 s"
     await asyncio.sleep(2)
-    assert store.pauses.reason("r") == "the disk is full at 1.5 s"
-    assert store.pauses.reason("other") == ""
+    assert store.pauses.message("r") == "the disk is full at 1.5 s"
+    assert store.pauses.message("other") == ""
     store.pauses.give_up("r")
     with pytest.raises(StorageError):
         await waiting

@@ -39,7 +39,7 @@ def case_view(run: Run, row: RowResult, earlier: Sequence[RowAttempt]) -> str:
     tags = f"  tags {shorten(', '.join(row.tags), None)}" if row.tags else ""
     lines = [
         f"{shorten(row.case_id, None)}{repeat}{category}{tags}  {verdict_word(row)}",
-        *_part("reason", row.reason),
+        *_part("message", row.message),
     ]
     for index, turn in enumerate(row.turns):
         exchange = _exchange(turn.input, turn.response, turn.references, turn.expected)
@@ -168,5 +168,5 @@ def _usage(usage: Usage) -> str:
 
 def _attempt(attempt: RowAttempt) -> str:
     result = attempt.result
-    outcome = f"  {result.status.value}  {shorten(result.reason, None)}" if result is not None else ""
+    outcome = f"  {result.status.value}  {shorten(result.message, None)}" if result is not None else ""
     return f"{attempt.outcome.value}  {attempt.at}{outcome}".rstrip()

@@ -22,7 +22,7 @@ _COMPARED_CHARS = 200
 
 def is_failing(row: RowResult) -> bool:
     """Return whether a row failed or has no verdict because of an error."""
-    return row.passed is False or bool(row.reason)
+    return row.passed is False or bool(row.message)
 
 
 def is_error(row: RowResult) -> bool:
@@ -57,11 +57,11 @@ class FailingCounts:
 def failing_entry(run: Run, row: RowResult, width: int) -> list[str]:
     """Return the lines of one failing row."""
     name = row_name(run, row, width)
-    lines = [f"  {name}: {shorten(row.reason or 'failed', width - len(name) - 4)}"]
+    lines = [f"  {name}: {shorten(row.message or 'failed', width - len(name) - 4)}"]
     lines += [f"    {line}" for line in row_lines(row, width - 4)]
     room = max(REASON_CHARS, width - 4)
     # The row's reason may already contain a metric's reason: print it only once.
-    reasons = [text for text in (*judge_reasons(row), *function_reasons(row)) if _beginning(text) not in row.reason]
+    reasons = [text for text in (*judge_reasons(row), *function_reasons(row)) if _beginning(text) not in row.message]
     return [*lines, *(f"    {shorten(reason, room)}" for reason in reasons)]
 
 
@@ -105,9 +105,9 @@ class ErrorGroups:
 
     def take(self, row: RowResult) -> None:
         """Add a row with an error."""
-        if row.reason not in self._found and len(self._found) >= _MOST_GROUPS and not self._with_names:
+        if row.message not in self._found and len(self._found) >= _MOST_GROUPS and not self._with_names:
             return
-        group = self._found.setdefault(row.reason, ErrorGroup(row))
+        group = self._found.setdefault(row.message, ErrorGroup(row))
         group.count += 1
         if self._with_names:
             group.names.append(row_name(self._run, row, WIDE))

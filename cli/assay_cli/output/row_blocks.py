@@ -61,7 +61,7 @@ class VerboseProgress(PlainProgress):
         lines += [shorten(reason, room) for reason in judge_reasons(row)]
         lines += traceback_lines(row, inner)
         took = f"latency {_latency(row, row.latency_ms / 1000)}  " if row.latency_ms is not None else ""
-        why = f"  {shorten(row.reason, room)}" if row.reason else ""
+        why = f"  {shorten(row.message, room)}" if row.message else ""
         lines.append(f"{took}{self._paint(verdict_word(row))}{why}")
         if not self._is_hinted and (hint := whole_text_hint([*lines, why], self._run.run_id, row.case_id)):
             self._is_hinted = True

@@ -79,7 +79,7 @@ def got_text(response: AgentResponse) -> str:
 def error_text(row: RowResult) -> str:
     """Return why a row failed, untrusted; for an exception, only its message."""
     error = row.response.error if row.response is not None else None
-    return error.message if error is not None and error.kind is AgentErrorKind.RAISED else row.reason or "failed"
+    return error.message if error is not None and error.kind is AgentErrorKind.RAISED else row.message or "failed"
 
 
 def traceback_lines(row: RowResult, width: int | None = None) -> list[str]:

@@ -8,7 +8,7 @@ Assay passes the arguments that the parameters name:
     reference    the first reference, or None (also: references, all of them)
     request      the request to the agent; question is its text
 
-The function returns a number, True or False, an assay.MetricResult with a reason, or None if it does not apply. An
+The function returns a number, True or False, an assay.MetricResult with its reasoning, or None if it does not apply. An
 exception becomes an error of the row, with the traceback in the report. It may be `async def`, e.g. to call a service.
 """
 

@@ -32,7 +32,7 @@ PARAMETERS: Mapping[str, Callable[[MetricRequest], Any]] = {
 """The possible parameter names with their contents."""
 
 _BY_TYPE = {"AgentResponse": "response", "Case": "case", "AgentRequest": "request"}
-_FIELDS = {"value", "reason"}
+_FIELDS = {"value", "reasoning"}
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -92,8 +92,8 @@ def read_result(returned: object) -> MetricOutcome:
     Raises:
         MalformedResultError: It is not a finite number, a truth value, None, a `MetricResult` or a mapping of one.
     """
-    value, reason = _parts(returned)
-    reasoning = clean_text(reason[:MAX_REASONING_CHARS])
+    value, reasoning = _parts(returned)
+    reasoning = clean_text(reasoning[:MAX_REASONING_CHARS])
     if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
         value = item()  # a number of numpy or torch
     if value is None:
@@ -103,7 +103,7 @@ def read_result(returned: object) -> MetricOutcome:
     if not isinstance(value, Real):
         raise MalformedResultError(
             f"it returned {kind_of(value)}; a metric returns a number, True, False, None, an assay.MetricResult or a "
-            "mapping with `value` and `reason`"
+            "mapping with `value` and `reasoning`"
         )
     try:
         number = float(value)
@@ -127,19 +127,21 @@ def _source(parameter: inspect.Parameter, *, is_first: bool) -> str:
 
 def _parts(returned: object) -> tuple[Any, str]:
     value: Any
-    reason: Any
+    reasoning: Any
     if isinstance(returned, MetricResult):
-        value, reason = returned.value, returned.reason
+        value, reasoning = returned.value, returned.reasoning
     elif isinstance(returned, Mapping):
         unknown = [str(key) for key in returned if key not in _FIELDS]
         if unknown or "value" not in returned:
             fields = ", ".join(map(str, returned)) or "nothing"
-            raise MalformedResultError(f"it returned a mapping with {fields[:200]}, where `value` and `reason` are due")
-        value, reason = returned["value"], returned.get("reason", "")
+            raise MalformedResultError(
+                f"it returned a mapping with {fields[:200]}, where `value` and `reasoning` are due"
+            )
+        value, reasoning = returned["value"], returned.get("reasoning", "")
     else:
         return returned, ""
-    if reason is None:
+    if reasoning is None:
         return value, ""
-    if not isinstance(reason, str):
-        raise MalformedResultError(f"the reason must be a text, not {kind_of(reason)}")
-    return value, reason
+    if not isinstance(reasoning, str):
+        raise MalformedResultError(f"the reasoning must be a text, not {kind_of(reasoning)}")
+    return value, reasoning

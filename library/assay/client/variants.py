@@ -203,7 +203,7 @@ async def drive_variants(
         async with showing_start(stack, progress):
             ended = await _all([drive(run, code) for run, code in zip(runs, codes, strict=True)], stack)
     unfinished = [
-        f"run {run.run_id} ({name}) {run.state.value}: {run.state_reason or 'no summary'}"
+        f"run {run.run_id} ({name}) {run.state.value}: {run.state_message or 'no summary'}"
         for name, run in zip(names, ended, strict=True)
         if not run.finished or run.summary is None
     ]

@@ -148,19 +148,19 @@ FAILING_ROWS = ",".join(FAILING)
 
 def outcome_of(row: RowResult) -> RowOutcome:
     """Return the outcome of a row."""
-    return outcome(row.passed, row.reason, is_error=row.status.is_failed)
+    return outcome(row.passed, row.message, is_error=row.status.is_failed)
 
 
-def outcome(passed: bool | None, reason: str | None, *, is_error: bool) -> RowOutcome:
+def outcome(passed: bool | None, message: str | None, *, is_error: bool) -> RowOutcome:
     """Return the outcome of a row; an agent error takes precedence over the verdicts of metrics.
 
     Args:
         passed: The row's verdict.
-        reason: Why the row did not pass. A row without a verdict has a reason only if a deciding metric left it open.
+        message: Why the row did not pass. A row without a verdict has a message only if a deciding metric left it open.
         is_error: Whether the agent failed.
     """
     if is_error:
         return RowOutcome.AGENT_ERROR
     if passed is None:
-        return RowOutcome.UNDECIDED if reason else RowOutcome.NO_VERDICT
+        return RowOutcome.UNDECIDED if message else RowOutcome.NO_VERDICT
     return RowOutcome.PASSED if passed else RowOutcome.FAILED

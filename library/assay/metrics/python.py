@@ -11,7 +11,7 @@ never see), `reference` (the first reference, or None), `references`, `request` 
 It returns
 - a number: the value;
 - True or False: the values 1 and 0, and without a threshold the verdict of the row;
-- `assay.MetricResult(value, reason)`, or a mapping with `value` and `reason`: the reason is kept with the score;
+- `assay.MetricResult(value, reasoning)`, or a mapping with `value` and `reasoning`, which the score keeps;
 - None: the metric does not apply to the row, which is skipped (not_applicable).
 
 An exception, more than `timeout_s` seconds, and anything else that it returns, NaN and infinity among it, are errors

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from assay.model.case import Case
 
 MAX_REASONING_CHARS = 10_000
-"""Maximum length of a metric's reason."""
+"""Maximum length of a metric's reasoning."""
 MAX_MESSAGE_CHARS = 4_000
 """Maximum length of a metric's error message."""
 
@@ -25,11 +25,11 @@ class MetricResult:
 
     Args:
         value: A finite number; True or False for a passing or failing row; None if the metric does not apply.
-        reason: An explanation for readers; 10,000 characters are kept.
+        reasoning: An explanation for readers; 10,000 characters are kept.
     """
 
     value: float | None
-    reason: str = ""
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,7 @@ class RowResult:
         passed: The row's verdict; None if no metric decided.
         scores: One per metric, in the spec's order; in a client also by name, `scores["rouge"]`.
         latency_ms: Wall time of the agent, if measured.
-        reason: Why the row or its agent failed, for the reader.
+        message: Why the row or its agent failed, as a sentence; empty if neither did.
         sequence: The event's number within the run.
         response: The answer; None if it was not requested.
         input: The user's text, or the case's variables as JSON if it has none; empty if not requested.
@@ -220,7 +220,7 @@ class RowResult:
     passed: bool | None
     scores: Sequence[Score]
     latency_ms: float | None
-    reason: str
+    message: str
     sequence: int = 0
     response: AgentResponse | None = None
     input: str = ""
@@ -305,7 +305,7 @@ class Run:
     spec: RunSpec
     dataset: DatasetRef
     state: RunState
-    state_reason: str
+    state_message: str
     counts: RunCounts
     created_at: str = ""
     started_at: str = ""
@@ -342,7 +342,7 @@ class StateChanged:
 
     sequence: int
     state: RunState
-    reason: str
+    message: str
     at: str
     pause_cause: PauseCause | None = None
     counts: RunCounts = field(default_factory=RunCounts)

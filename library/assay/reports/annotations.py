@@ -77,7 +77,7 @@ def _cases(report: Report, count: int, environ: Mapping[str, str]) -> Iterator[s
     for case in worst_first(failed, count):
         shown = shown_exchange(case.row)
         texts = [
-            shorten(case.reason, _REASON_CHARS),
+            shorten(case.message, _REASON_CHARS),
             f"question: {shorten(shown['question'], _TEXT_CHARS)}",
             f"answer: {shorten(shown['answer'] or '', _TEXT_CHARS)}",
         ]

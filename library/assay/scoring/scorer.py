@@ -18,7 +18,7 @@ from assay.datasets.warnings import warn_of_dataset
 from assay.errors import DatasetError, InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters, metric_kind
 from assay.metrics.core.evidence import wanted_texts
-from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.row_verdict import row_message, row_verdict
 from assay.metrics.core.score import Row, keeps_vector
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentResponse
@@ -310,7 +310,7 @@ class Scorer:
             passed=row_verdict(response.status, scores[:1]),
             scores=scores,
             latency_ms=response.latency_ms,
-            reason=row_reason(response, scores[:1]),
+            message=row_message(response, scores[:1]),
             answer_vector=array("d", map(float, vector)) if vector is not None else b"",
         )
 

@@ -512,17 +512,17 @@ class AgentDetached(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    REASON_FIELD_NUMBER: _builtins.int
-    reason: _builtins.str
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
     """Why, for people."""
     def __init__(
         self,
         *,
-        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -99,7 +99,7 @@ class _Approvals:
 DATASET = Converter(
     StoredDataset,
     dataset_pb2.Dataset,
-    renamed={"state_reason": "state_message", "created_at": "create_time", "uploaded_at": "upload_time"},
+    renamed={"created_at": "create_time", "uploaded_at": "upload_time"},
     parts={"created_at": TIMES, "uploaded_at": TIMES},
 )
 DATASET_REFERENCE = Converter(DatasetRef, dataset_pb2.DatasetReference)
@@ -195,7 +195,6 @@ RUN = Converter(
     Run,
     run_pb2.Run,
     renamed={
-        "state_reason": "state_message",
         "created_at": "create_time",
         "started_at": "start_time",
         "ended_at": "end_time",
@@ -238,7 +237,7 @@ def result_to_wire(result: RowResult) -> row_pb2.RowResult:
             for score in result.scores
         ],
         latency_ms=result.latency_ms,
-        message=result.reason,
+        message=result.message,
         tags=result.tags,
         weight=None if result.weight == 1.0 else result.weight,
         start_time=timestamp_to_wire(result.started_at),
@@ -292,7 +291,7 @@ def result_from_wire(result: row_pb2.RowResult, sequence: int = 0) -> RowResult:
         passed=result.passed if result.HasField("passed") else None,
         scores=ByMetric(_score_from_wire(score) for score in result.scores),
         latency_ms=result.latency_ms if result.HasField("latency_ms") else None,
-        reason=result.message,
+        message=result.message,
         sequence=sequence,
         response=response_from_wire(result.response) if result.HasField("response") else None,
         input=result.input,
@@ -325,7 +324,7 @@ def event_to_wire(event: StateChanged | RowResult) -> run_pb2.RunEvent:
         return run_pb2.RunEvent(sequence=event.sequence, row_finished=result_to_wire(event))
     change = run_pb2.StateChanged(
         state=STATES.to_wire(event.state),
-        message=event.reason,
+        message=event.message,
         change_time=timestamp_to_wire(event.at),
         counts=_COUNTS.to_wire(event.counts),
     )
@@ -342,7 +341,7 @@ def event_from_wire(event: run_pb2.RunEvent) -> StateChanged | RowResult:
     return StateChanged(
         sequence=event.sequence,
         state=STATES.from_wire(change.state),
-        reason=change.message,
+        message=change.message,
         at=timestamp_from_wire(change.change_time),
         pause_cause=_PAUSE_CAUSES.from_wire(change.pause_cause),
         counts=_COUNTS.from_wire(change.counts),

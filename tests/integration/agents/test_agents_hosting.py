@@ -41,7 +41,7 @@ RUN = Run(
     spec=RunSpec("test", AgentSpec("python", "m:f"), metrics=(), gates=()),
     dataset=DatasetRef("d", "d", 1),
     state=RunState.RUNNING,
-    state_reason="",
+    state_message="",
     counts=RunCounts(total_count=1),
     created_at="2026-01-01T00:00:00Z",
 )
@@ -421,7 +421,7 @@ async def answering(folder: Path, *streams: list[pb.HostResponse]) -> AsyncItera
 
 
 ATTACHED = pb.HostResponse(attached=pb.AgentAttached())
-DETACHED = pb.HostResponse(detached=pb.AgentDetached(reason="done"))
+DETACHED = pb.HostResponse(detached=pb.AgentDetached(message="done"))
 
 
 async def test_an_orchestrator_that_ends_the_stream_without_a_word_is_not_a_finished_run(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ async def started(client: Client, wanted: RunSpec, content: Sequence[Case]) -> R
 async def cosines(client: Client, run: Run, row_count: int = CASES) -> dict[str, set[float | None]]:
     """Wait for the end of a run; return the different similarities of each case."""
     ended = await await_end(client, run.run_id)
-    assert ended.state is RunState.COMPLETED, ended.state_reason
+    assert ended.state is RunState.COMPLETED, ended.state_message
     rows = [row async for row in client.list_rows(run.run_id)]
     assert len(rows) == row_count
     found: dict[str, set[float | None]] = {}

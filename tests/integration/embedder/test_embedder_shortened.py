@@ -75,7 +75,7 @@ async def finished(folder: Path, embedder: Any, wanted: RunSpec, answer: str) ->
     """Run a case; return the run and the row."""
     async with _serve(folder, embedder=embedder.stub) as client:
         run = await run_cases(client, wanted, [case(answer)])
-        assert run.state is RunState.COMPLETED, run.state_reason
+        assert run.state is RunState.COMPLETED, run.state_message
         (row,) = [row async for row in client.list_rows(run.run_id)]
         return run, row
 

@@ -44,12 +44,12 @@ async def awaiting(client: Client, run: Run, times: int = 1) -> str:
     async for event in client.watch_run(run.run_id):
         if isinstance(event, StateChanged) and event.state is RunState.PAUSED:
             found = await client.get_run(run.run_id)
-            assert (found.state, found.pause_cause) != (RunState.PAUSED, PauseCause.JUDGE), found.state_reason
-        if isinstance(event, StateChanged) and "verdicts of a batch" in event.reason:
+            assert (found.state, found.pause_cause) != (RunState.PAUSED, PauseCause.JUDGE), found.state_message
+        if isinstance(event, StateChanged) and "verdicts of a batch" in event.message:
             assert event.state is RunState.RUNNING
             times -= 1
             if not times:
-                return event.reason
+                return event.message
     raise AssertionError("the run ended without awaiting a batch")
 
 
@@ -67,7 +67,7 @@ async def test_all_verdicts_are_ordered_first_at_half_the_price(set_up: SetUp, c
         stage.provider.batches.is_held = False
         done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
         rows = await stage.rows(client, run)
-    assert (done.state, done.state_reason, done.counts.passed_count) == (RunState.COMPLETED, "", 1_030)
+    assert (done.state, done.state_message, done.counts.passed_count) == (RunState.COMPLETED, "", 1_030)
     batches = stage.provider.batches.submitted
     assert sum(map(len, batches)) == 1_030
     assert len(batches) <= 50  # one for every two seconds that ordering takes, on however slow a machine
@@ -142,7 +142,7 @@ async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: S
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(10)]))
         rows = await stage.rows(client, run)
-    assert run.state is RunState.COMPLETED, run.state_reason
+    assert run.state is RunState.COMPLETED, run.state_message
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None
@@ -177,9 +177,9 @@ async def test_a_cap_that_is_reached_leaves_what_was_ordered(set_up: SetUp, case
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         settings = batched(stage, spend_cap_usd=0.02)
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(24)]))
-        assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE), run.state_reason
+        assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE), run.state_message
         assert 0 < run.counts.finished_count < 24
-        assert "the spend cap of 0.02 dollars is reached" in run.state_reason
+        assert "the spend cap of 0.02 dollars is reached" in run.state_message
         assert len(stage.provider.batches.paid) * HALF_PRICE <= 0.02
         await client.update_run(run.run_id, spend_cap=SpendCap(10**9))
         await client.resume_run(run.run_id)
@@ -198,12 +198,12 @@ async def test_a_batch_that_is_refused_or_expires_makes_no_errors(set_up: SetUp,
             run = await stage.create(client, batched(stage), [case_of(n) for n in range(12)])
             run = await stage.follow(client, run)
             assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
-            assert "The service says: invalid api key" in run.state_reason
+            assert "The service says: invalid api key" in run.state_message
             stage.provider.batches.end, stage.provider.batches.undone = "cancelled", 5
             await client.resume_run(run.run_id)
             run = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
-            assert (run.state, run.counts.passed_count) == (RunState.PAUSED, 7), run.state_reason
-            assert "5 rows await a verdict" in run.state_reason
+            assert (run.state, run.counts.passed_count) == (RunState.PAUSED, 7), run.state_message
+            assert "5 rows await a verdict" in run.state_message
         stage.provider.batches.end, fates = "ended", ["expired"] * 3
         stage.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
         async with stage.judge(**QUICK):
@@ -236,7 +236,7 @@ async def test_rows_that_fail_at_different_times_order_a_bounded_number_of_times
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(3)]))
         rows = await stage.rows(client, run)
-        assert run.state is RunState.COMPLETED, run.state_reason
+        assert run.state is RunState.COMPLETED, run.state_message
         assert [row.scores[0].reason for row in rows] == ["batch_result_missing", "batch_expired", ""]
         assert sum(map(len, stage.provider.batches.submitted)) == 7
         assert len(stage.provider.batches.paid) == 1
@@ -261,7 +261,7 @@ async def test_a_failure_of_one_request_is_its_rows_error(set_up: SetUp, case_of
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, batched(stage), [case_of(n) for n in range(4)]))
         rows = await stage.rows(client, run)
-        assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 3), run.state_reason
+        assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 3), run.state_message
         assert rows[2].scores[0].reason == "judge_unavailable"
         assert [one["outcome"] for one in rows[2].scores[0].detail["verdict"]["calls"]] == ["http_500"]
 
@@ -303,5 +303,5 @@ async def test_batches_are_awaited_in_postgresql_too(set_up: SetUp, case_of: Cas
         run = await stage.create(client, settings, [case_of(n, f"a{n}") for n in range(30)])
         await awaiting(client, run)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
-    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 30), done.state_reason
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 30), done.state_message
     assert len(stage.provider.batches.paid) == 30

@@ -120,7 +120,7 @@ async def test_one_cap_holds_for_all_judges(set_up: SetUp, case_of: CaseOf) -> N
         settings = stage.settings(judge=jury_of(stage, 2), spend_cap_usd=0.05)
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(30)]))
         assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
-        assert "the spend cap of 0.05 dollars is reached" in run.state_reason
+        assert "the spend cap of 0.05 dollars is reached" in run.state_message
         assert len(stage.provider.requests) * PRICE <= 0.05
         await client.update_run(run.run_id, spend_cap=SpendCap(10**9))
         await client.resume_run(run.run_id)
@@ -137,7 +137,7 @@ async def test_a_judge_that_lets_nobody_in_pauses_the_jury(set_up: SetUp, case_o
         settings = stage.settings(judge=jury_of(stage))
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(3)]))
         assert (run.state, run.pause_cause, run.counts.finished_count) == (RunState.PAUSED, PauseCause.JUDGE, 0)
-        assert "openai:judge-2@" in run.state_reason
+        assert "openai:judge-2@" in run.state_message
         stage.say(by_model(judge_1=5, judge_2=4, judge_3=3))
         await client.resume_run(run.run_id)
         done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)

@@ -37,14 +37,14 @@ def with_agent(settings: RunSpec, *, concurrency: int) -> RunSpec:
 
 def assert_waits(run: Run, count: int, *words: str) -> None:
     """Assert that a run is paused until its rows can be judged, and says so."""
-    assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE), run.state_reason
+    assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE), run.state_message
     waiting = run.counts.total_count - run.counts.finished_count
     assert waiting == count
-    assert run.state_reason.startswith(
+    assert run.state_message.startswith(
         "every answer is stored, " + ("1 row awaits" if count == 1 else f"{count} rows await") + " a verdict: "
     )
     for word in (*words, f"assay runs resume {run.run_id}"):
-        assert word in run.state_reason
+        assert word in run.state_message
 
 
 async def resumed(stage: Stage, client: Client, run: Run, spend_cap: SpendCap | None = None) -> Run:
@@ -71,7 +71,7 @@ async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) ->
         assert_waits(still, 40, "the judge service cannot be reached")
         async with stage.judge():
             done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed_count, done.state_reason) == (RunState.COMPLETED, 40, "")
+    assert (done.state, done.counts.passed_count, done.state_message) == (RunState.COMPLETED, 40, "")
     assert len(set(stage.agent.asked)) == len(stage.agent.asked) == 40
 
 
@@ -92,7 +92,7 @@ async def test_a_judge_that_cannot_keep_its_state(
             assert_waits(
                 run, 4, "the disk that holds the judge's database is full or broken (database or disk is full)"
             )
-            assert "cannot be reached" not in run.state_reason
+            assert "cannot be reached" not in run.state_message
             said = {record.getMessage() for record in caplog.records if record.name == "assay.storage.failures"}
             disk = f"the disk that holds {stage.folder / 'judge' / 'judge.db'} is full or broken"
             assert said == {f"storage failed: {disk} (database or disk is full): free some space"}
@@ -173,7 +173,7 @@ async def test_a_judge_that_may_not_be_asked_here(set_up: SetUp, case_of: CaseOf
         async with stage.judge(allow_judges=(), allow_base_urls=(), allow_key_variables=()):
             run = await stage.follow(client, run)
             assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
-            assert "the operator can allow it with --allow-judges" in run.state_reason
+            assert "the operator can allow it with --allow-judges" in run.state_message
             with pytest.raises(SpecError, match="the operator can allow it with --allow-judges") as caught:
                 await stage.create(client, stage.settings(), [case_of(1)])
     assert {problem.field for problem in caught.value.problems} == {
@@ -191,7 +191,7 @@ async def test_a_key_that_is_missing_where_the_judge_runs(set_up: SetUp, case_of
         async with stage.judge():
             run = await stage.follow(client, run)
             assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
-            assert "NO_SUCH_KEY is not set where the judge service runs" in run.state_reason
+            assert "NO_SUCH_KEY is not set where the judge service runs" in run.state_message
             with pytest.raises(SpecError, match=r"members\[0\]: .*NO_SUCH_KEY is not set where the judge service runs"):
                 await stage.create(client, settings, [case_of(1)])
 
@@ -354,7 +354,7 @@ async def test_shards_that_wait_go_on_when_the_judge_judges_again(set_up: SetUp,
         await until(lambda: stage.provider.requests)
         stage.say(says(GOOD))
         done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
-    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 1_020), done.state_reason
+    assert (done.state, done.counts.passed_count) == (RunState.COMPLETED, 1_020), done.state_message
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -373,4 +373,4 @@ async def test_a_missing_price_refuses_the_run_before_the_agent_is_asked(
         assert not stage.provider.requests
         uncapped = stage.settings(judge=stage.who(canary_rate=0.0, batch=batch))
         run = await stage.follow(client, await stage.create(client, uncapped, [case_of(1)]))
-    assert run.state is RunState.COMPLETED, run.state_reason
+    assert run.state is RunState.COMPLETED, run.state_message

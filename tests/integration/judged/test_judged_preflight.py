@@ -61,8 +61,8 @@ async def test_a_judge_that_refuses_every_call_is_found_before_the_agent_is_aske
     async with stage.judge(environment), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(9)]))
         assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
-        assert run.state_reason.startswith("no case was asked, 9 rows await a verdict: ")
-        assert words in run.state_reason
+        assert run.state_message.startswith("no case was asked, 9 rows await a verdict: ")
+        assert words in run.state_message
         assert (stage.agent.asked, stage.provider.requests) == ([], [])
         # The first refusal is enough: another juror may not be asked any more.
         assert len(stage.provider.preflights) in ((0,) if cap is not None else (1, 1 + jurors))

@@ -113,7 +113,7 @@ async def test_verdicts_cost_no_more_than_the_quota(
         ended = [await stage.until(clients[0], run, RunState.PAUSED, RunState.COMPLETED) for run in runs]
         paused = [run for run in ended if run.state is RunState.PAUSED]
         assert {run.pause_cause for run in paused} == {PauseCause.QUOTA}
-        assert f"too little left of its quota {quota.value} for the next call" in paused[0].state_reason
+        assert f"too little left of its quota {quota.value} for the next call" in paused[0].state_message
         assert preflight < paid() <= amount  # how close they come depends on which of them hold reservations at once
         await limit(served[0], quota, 10**12)
         for run in paused:

@@ -142,7 +142,7 @@ async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of:
     verdict = wrong.detail["verdict"]
     assert (verdict["call_count"], verdict["estimated"]) == (2, True)  # this reply names no usage
     assert rows[2].passed is None
-    assert rows[2].reason.startswith("quality could not be computed: the judge gave no valid verdict in 2 turns")
+    assert rows[2].message.startswith("quality could not be computed: the judge gave no valid verdict in 2 turns")
     assert [row.passed for row in rows[:2] + rows[3:]] == [True] * 4
     assert run.summary is not None
     assert run.summary.gates[0].outcome is GateOutcome.INCOMPLETE
@@ -383,7 +383,7 @@ async def test_every_turn_with_a_reference_is_judged(set_up: SetUp) -> None:
     (score,) = row.scores
     assert (score.value, score.passed) == (3.5, False)
     assert [(turn["turn_index"], turn["value"]) for turn in score.detail["turns"]] == [(0, 2.0), (2, 5.0)]
-    assert row.reason == "quality: mean of 2 turns: 3.5 is below the threshold of 4 (turn 1)"
+    assert row.message == "quality: mean of 2 turns: 3.5 is below the threshold of 4 (turn 1)"
     first, last = sorted(map(user_of, stage.provider.requests), key=len)
     assert "qfirst" in first
     assert "qsecond" not in first

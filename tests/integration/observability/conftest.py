@@ -116,7 +116,7 @@ class Installation:
             if isinstance(event, Run | StateChanged) and event.state in (RunState.COMPLETED, RunState.FAILED):
                 break
         ended = await self.client.get_run(run.run_id)
-        assert ended.state is RunState.COMPLETED, ended.state_reason
+        assert ended.state is RunState.COMPLETED, ended.state_message
         return ended
 
 

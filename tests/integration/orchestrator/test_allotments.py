@@ -107,7 +107,7 @@ async def test_runs_at_several_workers_spend_no_more_than_the_quota(
         assert paid <= amount
         assert len(provider.requests) >= 5
         assert {run.pause_cause for run in ended if run.state is RunState.PAUSED} == {PauseCause.QUOTA}
-        reason = next(run.state_reason for run in ended if run.state is RunState.PAUSED)
+        reason = next(run.state_message for run in ended if run.state is RunState.PAUSED)
         assert f"too little left of its quota {quota.value} for the next call" in reason
         assert await used(clients[0], quota) == paid
         await limit(first.database, quota, 10**12)

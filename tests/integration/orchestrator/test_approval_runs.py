@@ -218,7 +218,7 @@ async def test_a_run_counts_them_apart_and_finds_them(
         assert [(row.case_id, row.status, row.passed) for row in rows] == [
             ("c1", AgentStatus.INTERRUPTED, False), ("c4", AgentStatus.INTERRUPTED, False)
         ]  # fmt: skip
-        assert rows[0].reason == 'interrupted: waits for approval of refund({"amount": 5})'
+        assert rows[0].message == 'interrupted: waits for approval of refund({"amount": 5})'
         assert rows[0].response is not None
         assert (rows[0].response.interrupts, rows[0].response.error) == ((REFUND,), None)
         assert {score.reason for score in rows[0].scores if not score.passed} == {"agent_error"}
@@ -262,4 +262,4 @@ async def test_a_conversation_ends_where_the_agent_waits(serve: Serve, settings_
         assert sorted(agent.asked) == [f"c{at} 0" for at in range(6)]
         assert (run.counts.failed_count, run.counts.interrupted_count) == (6, 6)
         detail = await client.get_case(run.run_id, "c0")
-    assert detail.results[0].reason == 'interrupted: waits for approval of refund({"amount": 5})'
+    assert detail.results[0].message == 'interrupted: waits for approval of refund({"amount": 5})'

@@ -138,7 +138,7 @@ async def test_a_history_larger_than_a_message_ends_the_conversation(serve: Serv
         run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
         rows = [row async for row in client.list_rows(run.run_id)]
     assert [row.status for row in rows] == [AgentStatus.ERROR, AgentStatus.SUCCESS]
-    assert "question and history are larger than 3.5 MiB" in rows[0].reason
+    assert "question and history are larger than 3.5 MiB" in rows[0].message
     assert [turn.left_out for turn in rows[0].turns] == [False, False, False, True, False, False, False, False]
     assert [turn.response is not None for turn in rows[0].turns] == [True, True, True, False, True, False, False, False]
 
@@ -370,7 +370,7 @@ async def test_every_adapter_holds_a_conversation(
         history: list[str] = []
         of_row = set()
         for turn in row.turns:
-            assert turn.response is not None, row.reason
+            assert turn.response is not None, row.message
             assert turn.response.error is None
             session, *said = json.loads(turn.response.text)
             assert said == [*history, turn.input]

@@ -162,9 +162,9 @@ async def test_a_run_in_progress_fails_where_its_destination_is_gone(
             pass
         failed = await runner.get_run(run.run_id)
         assert failed.state is RunState.FAILED
-        assert "its destination 'bot' was deleted or changed while the run was in progress" in failed.state_reason
+        assert "its destination 'bot' was deleted or changed while the run was in progress" in failed.state_message
         missing = "lists the secret 'alpha-key'" if change == "without its secret" else "may not call '127.0.0.1'"
-        assert missing in failed.state_reason
+        assert missing in failed.state_message
         count = len(served.heads)
         assert count < len(cases)
         with pytest.raises(InvalidInputError):

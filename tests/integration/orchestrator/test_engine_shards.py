@@ -453,12 +453,12 @@ async def test_a_run_awaits_its_batch_once_all_else_is_done(waiting_store: Datab
     await waiting_store.write(lambda c: finish(c, done))
     await waiting_store.write(lambda c: unjudged.mark_ordered(c, first))
     assert not await waiting_store.write(lambda c: unjudged.await_batch(c, "r"))
-    assert (await run_of(waiting_store)).state_reason == ""
+    assert (await run_of(waiting_store)).state_message == ""
 
     await waiting_store.write(lambda c: unjudged.mark_ordered(c, last))
     assert await waiting_store.write(lambda c: unjudged.await_batch(c, "r"))
     run = await run_of(waiting_store)
-    assert (run.state, run.state_reason) == (
+    assert (run.state, run.state_message) == (
         RunState.RUNNING,
         "every answer is stored, 2 rows await verdicts of a batch",
     )
@@ -476,7 +476,7 @@ async def test_a_run_pauses_when_only_rows_without_verdicts_are_left(waiting_sto
     await waiting_store.write(lambda c: unjudged.mark_ordered(c, ordered))
     assert await waiting_store.write(lambda c: unjudged.pause_if_stuck(c, "r")) == ""
     assert await waiting_store.write(lambda c: unjudged.await_batch(c, "r"))
-    assert (await run_of(waiting_store)).state_reason == TROUBLE
+    assert (await run_of(waiting_store)).state_message == TROUBLE
 
     assert await waiting_store.write(lambda c: unjudged.requeue_ordered(c, "r"))
     (again,) = await waiting_store.write(start_all)
@@ -485,7 +485,7 @@ async def test_a_run_pauses_when_only_rows_without_verdicts_are_left(waiting_sto
     reason = f"every answer is stored, 1 row awaits a verdict: {TROUBLE}"
     assert await waiting_store.write(lambda c: unjudged.pause_if_stuck(c, "r")) == reason
     run = await run_of(waiting_store)
-    assert (run.state, run.pause_cause, run.state_reason) == (RunState.PAUSED, PauseCause.JUDGE, reason)
+    assert (run.state, run.pause_cause, run.state_message) == (RunState.PAUSED, PauseCause.JUDGE, reason)
     assert not await waiting_store.write(lambda c: unjudged.await_batch(c, "r"))
     assert await waiting_store.write(lambda c: unjudged.pause_if_stuck(c, "r")) == ""
 

@@ -169,7 +169,7 @@ async def test_a_value_that_does_not_fit_fails_its_batch_and_is_no_fault_of_the_
     flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
     with pytest.raises((OverflowError, UnstorableValueError)):
         await _put(flusher, shard, 2**63)
-    assert pauses.reason("r") == ""
+    assert pauses.message("r") == ""
     await _put(flusher, shard, 0)
     assert await store.read(lambda c: results.count_finished(c, "r")) == 1
     await flusher.aclose()

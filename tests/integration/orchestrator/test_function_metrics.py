@@ -136,7 +136,7 @@ async def test_functions_score_the_answers_of_an_agent_that_no_client_hosts(
     assert (shares[5].status, shares[5].reason) == (ScoreStatus.SKIPPED, "not_applicable")
     assert shares[1].detail["reasoning"] == "of c1"
     assert [score_of(row, "even").passed for row in rows] == [True, False] * 3
-    assert rows[1].reason == "even: the function returned false, expected true; size: 2 is above the threshold of 1"
+    assert rows[1].message == "even: the function returned false, expected true; size: 2 is above the threshold of 1"
     assert run.summary is not None
     assert (summary_of(run, "share").value, summary_of(run, "share").skipped_count) == (0.2, 1)
     assert (summary_of(run, "size").rule, summary_of(run, "size").meets_threshold) == ("at_most", False)
@@ -253,7 +253,7 @@ async def test_a_run_whose_metrics_no_client_computes_pauses_and_resumes(serve: 
             await until(lambda: client.get_run(run.run_id), lambda seen: seen.counts.finished_count == 2)
         paused = await ended(client, run)
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.UNATTENDED)
-        assert "hosted its metrics in Python code (helpful, polite) for" in paused.state_reason
+        assert "hosted its metrics in Python code (helpful, polite) for" in paused.state_message
         stored = {row.case_id for row in await rows_of(client, run)}
         again: list[str] = []
         functions: Functions = {"helpful": counting(again), "polite": lambda answer: 1}

@@ -83,7 +83,7 @@ def without_times(row: RowResult) -> tuple[Any, ...]:
     # Which of the questions that are asked at once is the first depends on the clock, too.
     response = dataclasses.replace(row.response, latency_ms=None, reported_latency_ms=None, cold=False)
     scores = [(s.metric, s.value, s.status, s.passed, s.reason, s.detail) for s in row.scores]
-    return row.case_id, row.status, row.passed, row.reason, response, scores
+    return row.case_id, row.status, row.passed, row.message, response, scores
 
 
 async def test_a_service_gives_the_rows_that_the_function_gives_in_process(

@@ -154,7 +154,7 @@ async def test_a_hostile_row_is_an_error_of_that_row(hostile: str, serve: Serve)
         (ScoreStatus.ERROR, None, None, "scoring_timeout")
     ] * 2
     assert rows["hostile"].passed is None
-    assert f"{metric[0]} could not be computed: scoring this row takes more than 0.5 s" in rows["hostile"].reason
+    assert f"{metric[0]} could not be computed: scoring this row takes more than 0.5 s" in rows["hostile"].message
     assert [rows[name].scores[1].value for name in ("a", "b")] == [1.0, 1.0]
     assert run.summary is not None
     assert [summary.own_error_count for summary in run.summary.metrics] == [1, 1]

@@ -74,7 +74,7 @@ async def test_a_wrong_mapping_costs_one_question(serve: Serve, settings_of: Set
     assert run.state is RunState.FAILED
     assert len(asked) == 1
     for said in ("agent.response.text (reply.said) finds nothing", "'reply'", "\\x1b[31mid", "Correct agent.response"):
-        assert said in run.state_reason
+        assert said in run.state_message
 
 
 async def test_a_reply_that_differs_later_is_an_error_of_its_row(serve: Serve, settings_of: SettingsOf) -> None:

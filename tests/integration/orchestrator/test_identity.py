@@ -279,7 +279,7 @@ async def test_a_disabled_team_works_no_more_until_it_is_enabled(
         assert paused == 1
         found = await client.get_run(runs[0].run_id)  # the token is still remembered
         assert (found.state, found.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
-        assert found.state_reason == "the operator has disabled the team; stored rows are kept"
+        assert found.state_message == "the operator has disabled the team; stored rows are kept"
         dataset = await client.upload_dataset(CASES, name="d")
         for call in (client.create_run(settings_of(), dataset.dataset_id), client.resume_run(runs[0].run_id)):
             with pytest.raises(PermissionDeniedError) as denied:
@@ -314,7 +314,7 @@ async def test_a_restart_pauses_the_runs_of_a_disabled_team(tmp_path: Path, sett
         shared.teams.add("search")
         found = await (await shared.member("search")).get_run(run.run_id)
         assert found.state is RunState.PAUSED
-        assert "disabled the team" in found.state_reason
+        assert "disabled the team" in found.state_message
 
 
 @pytest.mark.parametrize(

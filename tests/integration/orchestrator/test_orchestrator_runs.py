@@ -522,7 +522,7 @@ async def test_interrupted_runs_wait_where_the_policy_says_so(serve: Serve, sett
     async with serve(recover="on-request") as client:
         paused = await client.get_run(run.run_id)
         assert paused.state is RunState.PAUSED
-        assert "stopped" in paused.state_reason
+        assert "stopped" in paused.state_message
         assert (await client.resume_run(run.run_id)).state is RunState.RUNNING
         run = await host(client, run, lambda request: "a" + request.input[1:])
     assert run.state is RunState.COMPLETED
@@ -550,9 +550,9 @@ async def test_a_damaged_run_breaks_no_list(serve: Serve, settings_of: SettingsO
         for found in (listed[counts], await client.get_run(counts)):
             assert found.counts == (await client.get_run(whole)).counts
         for found in (listed[spec], await client.get_run(spec)):
-            assert f"the stored settings of run {spec} cannot be read" in found.state_reason
+            assert f"the stored settings of run {spec} cannot be read" in found.state_message
         await client.delete_run(spec)
-        assert "cannot be shown" in listed[moment].state_reason
+        assert "cannot be shown" in listed[moment].state_message
         assert [event async for event in client.watch_run(counts)]
 
 

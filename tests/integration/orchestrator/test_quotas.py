@@ -182,7 +182,7 @@ async def test_a_run_pauses_where_the_tokens_of_its_team_are_used_up(
         assert paused.counts.finished_count == 4
         assert await used(client, Quota.MONEY_PER_MONTH) == 4 * 250_000_000
         assert await used(client, Quota.TOKENS_PER_DAY) == 400
-        assert (paused.pause_cause, "tokens-per-day" in paused.state_reason) == (PauseCause.QUOTA, True)
+        assert (paused.pause_cause, "tokens-per-day" in paused.state_message) == (PauseCause.QUOTA, True)
         await refusal(begun(client))
         error = await refusal(client.resume_run(run.run_id))
         assert 0 < error.retry_after_s <= 86_400

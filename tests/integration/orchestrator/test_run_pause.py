@@ -105,11 +105,11 @@ async def test_what_is_in_flight_ends_and_nothing_new_is_asked(serve: Serve, set
             agent.may_answer.set()
             paused = await pausing
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
-        assert paused.state_reason == "requested by its owner"
+        assert paused.state_message == "requested by its owner"
         assert paused.counts.finished_count == len(agent.asked) < 40
         assert (await client.pause_run(run.run_id)).last_sequence == paused.last_sequence
         resumed = await client.resume_run(run.run_id)
-        assert (resumed.state, resumed.pause_cause, resumed.state_reason) == (RunState.RUNNING, None, "")
+        assert (resumed.state, resumed.pause_cause, resumed.state_message) == (RunState.RUNNING, None, "")
         async with hosting(client, run, agent):
             done = await until(client, run.run_id, RunState.COMPLETED)
             changes = [event async for event in client.watch_run(run.run_id) if isinstance(event, StateChanged)]

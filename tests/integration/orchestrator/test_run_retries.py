@@ -430,7 +430,7 @@ async def test_missing_rows_are_made_and_the_run_succeeds(
         after = await at_rest(client, before.run_id)
         rows = [row.case_id async for row in client.list_rows(before.run_id)]
         events = [event async for event in client.watch_run(before.run_id) if not isinstance(event, Run)]
-    assert (after.state, after.state_reason) == (RunState.COMPLETED, "")
+    assert (after.state, after.state_message) == (RunState.COMPLETED, "")
     assert after.counts == before.counts
     assert rows == [f"c{i}" for i in range(20)]
     assert sorted(event.case_id for event in events if isinstance(event, RowResult)) == sorted(rows)
@@ -509,8 +509,8 @@ async def test_rows_that_belong_to_no_shard_fail_the_run(
     async with serve(recover="auto", reconcile_s=0.1) as client:
         after = await at_rest(client, run.run_id)
     assert after.state is RunState.FAILED
-    assert "1199 of 1200 rows are stored and no shard lacks any" in after.state_reason
-    assert "start a new run" in after.state_reason
+    assert "1199 of 1200 rows are stored and no shard lacks any" in after.state_message
+    assert "start a new run" in after.state_message
 
 
 @pytest.mark.parametrize("state", list(RunState))

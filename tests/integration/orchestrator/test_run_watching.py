@@ -436,7 +436,7 @@ async def fill(database: Database, rows: int) -> list[PendingDeletion]:
 
     def change(connection: sa.Connection) -> list[PendingDeletion]:
         keys = [{"run_id": "r", "case_index": i // 2, "repeat": i % 2 + 1} for i in range(rows)]
-        values = {"case_id": "c", "category": "", "status": "success", "reason": "", "scores_json": "[]"}
+        values = {"case_id": "c", "category": "", "status": "success", "message": "", "scores_json": "[]"}
         connection.execute(
             schema.results.insert(),
             [{**key, **values, "sequence": i, "created_at": "t"} for i, key in enumerate(keys)],

@@ -76,7 +76,7 @@ def metrics(*kinds: str) -> tuple[MetricSpec, ...]:
 async def finished(client: Client, settings: RunSpec, cases: Sequence[Case]) -> dict[str, RowResult]:
     """Run cases to their end; return the rows by case."""
     run = await run_cases(client, settings, cases)
-    assert run.state is RunState.COMPLETED, run.state_reason
+    assert run.state is RunState.COMPLETED, run.state_message
     return {row.case_id: row async for row in client.list_rows(run.run_id)}
 
 

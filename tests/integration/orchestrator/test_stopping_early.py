@@ -125,7 +125,7 @@ async def test_the_decision_is_that_of_the_stored_rows(
         )
         assert expected.cases <= found.asked_count <= expected.cases + 40, "a few shards beyond the decision"
         assert found.saved_call_count == CASES - found.asked_count
-        assert "stopped early" in run.state_reason
+        assert "stopped early" in run.state_message
     assert [run.state for run in again] == [RunState.COMPLETED] * 2
     assert compared.stopping is not None
     assert compared.stopping.verdict is ComparisonVerdict.B_BETTER

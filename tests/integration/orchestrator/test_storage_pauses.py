@@ -159,7 +159,7 @@ async def test_nothing_is_asked_while_rows_cannot_be_stored(
         await refusal.until_met(3)
         paused = await until_shown(client, run.run_id, RunState.PAUSED)
         assert paused.pause_cause is PauseCause.STORAGE
-        assert STATES[state] in paused.state_reason
+        assert STATES[state] in paused.state_message
         assert [each.state for each in await client.list_runs()] == [RunState.PAUSED]
         asked = agent.asked.total()
         assert asked < _CASES
@@ -200,7 +200,7 @@ async def test_a_lock_that_is_held_for_long(
             agent.may_answer.set()
             paused = await until_shown(client, run.run_id, RunState.PAUSED)
             agent.may_continue.set()
-            assert setting in paused.state_reason
+            assert setting in paused.state_message
         assert (await ended(client, run.run_id))[-1] == "completed"
     assert_asked_once(agent)
 
@@ -257,7 +257,7 @@ async def test_a_missing_right(
             agent.may_answer.set()
             paused = await until_shown(client, run.run_id, RunState.PAUSED)
             agent.may_continue.set()
-            assert "GRANT it what it needs" in paused.state_reason
+            assert "GRANT it what it needs" in paused.state_message
             admin.execute(sql.SQL("GRANT INSERT ON answers, results TO {}").format(role))
             assert (await ended(client, run.run_id))[-1] == "completed"
         assert_asked_once(agent)
@@ -284,7 +284,7 @@ async def test_a_server_that_may_only_be_read(
             make("on")
             agent.may_answer.set()
             paused = await until_shown(client, run.run_id, RunState.PAUSED)
-            assert (paused.pause_cause, "may only be read" in paused.state_reason) == (PauseCause.STORAGE, True)
+            assert (paused.pause_cause, "may only be read" in paused.state_message) == (PauseCause.STORAGE, True)
             agent.may_continue.set()
             (shown,) = await client.list_runs()
             assert shown.state is RunState.PAUSED
@@ -310,7 +310,7 @@ async def test_watchers_see_a_pause_that_cannot_be_stored(
             if isinstance(event, Run):
                 shown.append(event.state)
                 if event.state is RunState.PAUSED:
-                    assert "disk is full" in event.state_reason
+                    assert "disk is full" in event.state_message
                     agent.may_continue.set()
                     await refusal.lift()
     assert RunState.PAUSED in shown
@@ -448,9 +448,9 @@ async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
         agent.may_answer.set()
         shown = await shown_as(client, run.run_id, RunState.PAUSED)
         assert shown.pause_cause is PauseCause.STORAGE
-        assert "was deleted or replaced while it was in use" in shown.state_reason
+        assert "was deleted or replaced while it was in use" in shown.state_message
         (listed,) = await client.list_runs()
-        assert (listed.state, listed.state_reason) == (RunState.PAUSED, shown.state_reason)
+        assert (listed.state, listed.state_message) == (RunState.PAUSED, shown.state_message)
         snapshot = await anext(event async for event in client.watch_run(run.run_id))
         assert isinstance(snapshot, Run)
         assert snapshot.state is RunState.PAUSED

@@ -241,7 +241,7 @@ async def test_rows_come_back_as_they_were(store: Database) -> None:
         Score("judge", ScoreStatus.ERROR, reason="judge_unavailable"),
     )
     rows = [
-        row(0, passed=None, latency_ms=None, status=AgentStatus.ERROR, reason="timeout"),
+        row(0, passed=None, latency_ms=None, status=AgentStatus.ERROR, message="timeout"),
         row(1, passed=False, latency_ms=0.1, scores=scores, tags=("أ", "b"), weight=1e-3, category="فئة"),
         row(2, passed=True, answer_vector=bytes(range(256))),
     ]
@@ -257,7 +257,7 @@ async def test_rows_come_back_as_they_were(store: Database) -> None:
 async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) -> None:
     """NUL and lone surrogates become U+FFFD wherever they come in, and what was stored so is found again."""
     scores = (Score("m", ScoreStatus.SCORED, 1.0, reason="a\0b", detail={"\0": ["\ud800", "\\u0000"]}),)
-    bad = row(0, case_id="c\0", category="\0", reason="\ud800", tags=("t\0",), scores=scores)
+    bad = row(0, case_id="c\0", category="\0", message="\ud800", tags=("t\0",), scores=scores)
     response = AgentResponse(text="x", metadata={"k\0": "v\0"})
 
     def put(connection: sa.Connection) -> None:
@@ -265,18 +265,18 @@ async def test_text_that_no_database_takes_is_stored_cleaned(store: Database) ->
         datasets.finish_upload(connection, LOCAL, "v\0", DatasetRef("d\0", "n\0", 1))
         runs.create_run(connection, record("run\0", "request\0", spec={"name": "n\0"}, dataset_id="d\0"))
         results.put_rows(connection, "run\0", [AnswerRecord(0, 1, 0, response)], [bad], {})
-        runs.change_state(connection, "run\0", RunState.PAUSED, reason="because\0", summary={"s": "\0"})
+        runs.change_state(connection, "run\0", RunState.PAUSED, message="because\0", summary={"s": "\0"})
 
     await store.write(put)
     run = await store.read(lambda c: runs.get_by_request(c, LOCAL, "request\0"))
     assert run is not None
-    assert (run.run_id, run.spec, run.state_reason) == ("run�", {"name": "n�"}, "because�")
+    assert (run.run_id, run.spec, run.state_message) == ("run�", {"name": "n�"}, "because�")
     cases = [
         datasets.stored_case(*found).case for found in await store.read(lambda c: datasets.read_cases(c, "run\0", 0, 9))
     ]
     assert [(case.case_id, case.turns[0].input) for case in cases] == [("c�", "q�")]
     (found,) = await store.read(lambda c: results.read_sequence(c, "run\0", 0, 9))
-    assert (found.case_id, found.category, found.reason, found.tags) == ("c�", "�", "�", ("t�",))
+    assert (found.case_id, found.category, found.message, found.tags) == ("c�", "�", "�", ("t�",))
     assert found.scores[0].detail == {"�": ["�", "\\u0000"]}
     stored = await store.read(lambda c: results.read_answers(c, "run\0", [0]))
     assert stored[0, 1][0].metadata == {"k�": "v�"}
@@ -341,11 +341,11 @@ async def test_large_texts_come_back_whole(store: Database) -> None:
     large = "س\n'\"\\\t" * (1024 * 1024 // 7)
     score = Score("m", ScoreStatus.SCORED, 1.0, reason=large, detail={"text": large})
     await store.write(
-        lambda c: results.put_rows(c, "r", [answer(0, large)], [row(0, reason=large, scores=(score,))], {})
+        lambda c: results.put_rows(c, "r", [answer(0, large)], [row(0, message=large, scores=(score,))], {})
     )
     (found,) = await store.read(lambda c: results.read_sequence(c, "r", 0, 9))
     stored = await store.read(lambda c: results.read_answers(c, "r", [0]))
-    assert found.reason == large
+    assert found.message == large
     assert found.scores == (score,)
     assert stored[0, 1][0].text == large
 

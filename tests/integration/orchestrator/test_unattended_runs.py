@@ -64,7 +64,7 @@ async def test_a_run_without_a_host_pauses_and_the_next_host_continues_it(
     async with serve(unattended_pause_s=1.0, active_run_limit=1, recover="auto") as client:
         paused = await reached(client, run.run_id, RunState.PAUSED)
         assert paused.pause_cause is PauseCause.UNATTENDED
-        assert "no client has hosted the run's agent" in paused.state_reason
+        assert "no client has hosted the run's agent" in paused.state_message
         other = await hosted_run(client, settings_of())
         await reached(client, other.run_id, RunState.COMPLETED)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(lambda _: "a"), concurrency=1))

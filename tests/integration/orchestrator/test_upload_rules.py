@@ -244,7 +244,7 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
         async with asyncio.timeout(120):
             await await_end(client, run.run_id)
         run = await client.get_run(run.run_id)
-        assert run.state is RunState.COMPLETED, run.state_reason
+        assert run.state is RunState.COMPLETED, run.state_message
         rows = [row async for row in client.list_rows(run.run_id)]
         assert [row.case_id for row in rows] == [each.case_id for each in accepted]
 
@@ -334,7 +334,7 @@ async def test_a_check_by_embeddings_without_an_embedder(
         "INCOMPLETE",
         ("1 of 3 checks are not made: similar 1 (no embedder)",),
     )
-    assert [(row.passed, row.reason) for row in rows] == [
+    assert [(row.passed, row.message) for row in rows] == [
         (True, ""),
         (None, "assertions is undecided: not made: similar (no embedder)"),
     ]
@@ -347,4 +347,4 @@ async def test_a_metric_that_needs_vectors_of_every_row_fails_the_run(
     async with serve_at(tmp_path) as client:
         run = await done(client, settings_of(), "assertions", "semantic_similarity")
     assert run.state is RunState.FAILED
-    assert "this orchestrator has none" in run.state_reason
+    assert "this orchestrator has none" in run.state_message

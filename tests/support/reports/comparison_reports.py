@@ -70,14 +70,14 @@ def _row(index: int, mark: str, prefix: str, length: int) -> dict[str, Any]:
     case_id = f"{prefix}c{index}"
     if mark == "e":
         scores = {"accuracy": score(0.0, passed=False), "quality": score(None)}
-        failed = {"status": "error", "passed": False, "reason": "agent error (raised): no route", "answer": ""}
+        failed = {"status": "error", "passed": False, "message": "agent error (raised): no route", "answer": ""}
         return row(case_id, **common, **failed, scores=scores, latency_ms=None)
     value = int(mark)
     right = value >= 3
     scores = {"accuracy": score(float(right), passed=right), "quality": score(float(value), passed=right)}
     said = {
         "passed": right,
-        "reason": None if right else "accuracy 0 < 1",
+        "message": None if right else "accuracy 0 < 1",
         "answer": f"Answer {mark} of {length} words.",
     }
     return row(case_id, **common, **said, scores=scores, latency_ms=1000.0 + 10 * index + length)

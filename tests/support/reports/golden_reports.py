@@ -57,8 +57,8 @@ def plain() -> dict[str, Any]:
         agent_error("unreachable", repeat=2),
         interrupted("waits"),
         interrupted("waits", repeat=2),
-        row("broken", passed=None, scores=broken, reason="similarity could not be computed: embedder_down"),
-        row("broken", passed=None, scores=broken, reason="similarity could not be computed: embedder_down", repeat=2),
+        row("broken", passed=None, scores=broken, message="similarity could not be computed: embedder_down"),
+        row("broken", passed=None, scores=broken, message="similarity could not be computed: embedder_down", repeat=2),
         failed(HOSTILE, 0.1, question=HOSTILE, answer=f"=1+1{HOSTILE}", references=["-1.5", HOSTILE]),
         failed(HOSTILE, 0.2, question=HOSTILE, answer="-1.5", repeat=2),
     ]

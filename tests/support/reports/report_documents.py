@@ -56,7 +56,7 @@ def row(case_id: str = "c1", **changes: Any) -> dict[str, Any]:
         "weight": 1.0,
         "status": "success",
         "passed": True,
-        "reason": None,
+        "message": None,
         "question": "What is it?",
         "answer": "It is that.",
         "references": ["That."],
@@ -72,13 +72,13 @@ def row(case_id: str = "c1", **changes: Any) -> dict[str, Any]:
 def failed(case_id: str, value: float = 0.5, **changes: Any) -> dict[str, Any]:
     """Return a row that fails by its similarity."""
     detail = {"threshold": 0.75}
-    said = {"passed": False, "reason": f"similarity {value:g} < 0.75"}
+    said = {"passed": False, "message": f"similarity {value:g} < 0.75"}
     return row(case_id, **{**said, "scores": {"similarity": score(value, passed=False, detail=detail)}, **changes})
 
 
-def agent_error(case_id: str, message: str = "no route", **changes: Any) -> dict[str, Any]:
+def agent_error(case_id: str, error: str = "no route", **changes: Any) -> dict[str, Any]:
     """Return a row whose agent failed."""
-    said = {"status": "error", "passed": False, "reason": f"agent error (raised): {message}", "answer": ""}
+    said = {"status": "error", "passed": False, "message": f"agent error (raised): {error}", "answer": ""}
     return row(case_id, **{**said, "latency_ms": None, "scores": {"similarity": score(None)}, **changes})
 
 
@@ -87,7 +87,7 @@ def interrupted(case_id: str, **changes: Any) -> dict[str, Any]:
     waits = {"kind": "approval", "tool": "refund", "arguments_json": '{"amount": 5}'}
     said = {
         "status": "interrupted",
-        "reason": 'interrupted: waits for approval of refund({"amount": 5})',
+        "message": 'interrupted: waits for approval of refund({"amount": 5})',
         "answer": "May I refund 5?",
         "response": {"interrupts": [waits]},
     }
@@ -153,7 +153,7 @@ def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: An
             "labels": {},
             "note": None,
             "state": "completed",
-            "state_reason": None,
+            "state_message": None,
             "created_at": "2026-11-23T16:41:11.588Z",
             "started_at": "2026-11-23T16:41:11.675Z",
             "ended_at": "2026-11-23T16:41:13.175Z",

@@ -63,7 +63,7 @@ def hostile() -> dict[str, Any]:
     ]
     rows = [
         failed(
-            name or "-", category=name or None, question=name * 3, reason=name, scores={LONG: score(0.1, passed=False)}
+            name or "-", category=name or None, question=name * 3, message=name, scores={LONG: score(0.1, passed=False)}
         )
         for name in names
     ]

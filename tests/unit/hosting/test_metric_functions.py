@@ -115,8 +115,8 @@ async def test_a_type_does_for_a_name() -> None:
         (assay.MetricResult(0.5, "why"), MetricOutcome(0.5, reasoning="why")),
         (assay.MetricResult(True, "why"), MetricOutcome(1.0, is_boolean=True, reasoning="why")),
         (assay.MetricResult(None, "none due"), MetricOutcome(reasoning="none due")),
-        ({"value": 2, "reason": "why"}, MetricOutcome(2.0, reasoning="why")),
-        ({"value": 2, "reason": None}, MetricOutcome(2.0)),
+        ({"value": 2, "reasoning": "why"}, MetricOutcome(2.0, reasoning="why")),
+        ({"value": 2, "reasoning": None}, MetricOutcome(2.0)),
         ({"value": 2}, MetricOutcome(2.0)),
         (assay.MetricResult(1, "x" * 20_000), MetricOutcome(1.0, reasoning="x" * 10_000)),
     ],
@@ -136,10 +136,10 @@ def test_what_a_function_may_return(returned: Any, expected: MetricOutcome) -> N
         ([1.0], "it returned a list"),
         ((0.5, "why"), "it returned"),
         (np.ones(2), "it returned"),
-        ({"score": 1}, "a mapping with score, where `value` and `reason` are due"),
+        ({"score": 1}, "a mapping with score, where `value` and `reasoning` are due"),
         ({}, "a mapping with nothing"),
         ({"value": "high"}, "it returned a string"),
-        ({"value": 1, "reason": 5}, "the reason must be a text"),
+        ({"value": 1, "reasoning": 5}, "the reasoning must be a text"),
     ],
 )
 async def test_anything_else_is_an_error_that_says_so(returned: Any, message: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.info import DEFAULT_MODEL
-from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.row_verdict import row_message, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.core.similarity import cosine
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
@@ -82,7 +82,7 @@ def result() -> Callable[..., RowResult]:
             passed=row_verdict(row.response.status, scores),
             scores=scores,
             latency_ms=row.response.latency_ms,
-            reason=row_reason(row.response, scores),
+            message=row_message(row.response, scores),
         )
 
     return build

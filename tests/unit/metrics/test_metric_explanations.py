@@ -16,7 +16,7 @@ from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.explanations import MAX_MESSAGE_CHARS, answer_sentence, score_message
 from assay.metrics.core.info import DEFAULT_MODEL
-from assay.metrics.core.row_verdict import row_reason
+from assay.metrics.core.row_verdict import row_message
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentResponse, AgentStatus, Source, ToolCall, Usage
@@ -113,7 +113,7 @@ def test_every_metric_says_what_was_expected_and_what_came(kind: str) -> None:
     assert failure.actual in message
     assert not [word for word in CODE.findall(message) if word != "answer_words"]
     if score.passed is False:
-        assert row_reason(failure.response, [score]) == f"{kind}: {message}"
+        assert row_message(failure.response, [score]) == f"{kind}: {message}"
 
 
 ANSWER = AgentResponse(
@@ -174,7 +174,7 @@ def test_every_check_says_what_was_expected_and_what_came(kind: str) -> None:
     check, expected, actual = BROKEN[kind]
     score = made(check, ANSWER)
     assert score.passed is False
-    for message in (score.detail["checks"][0]["message"], row_reason(ANSWER, [score])):
+    for message in (score.detail["checks"][0]["message"], row_message(ANSWER, [score])):
         assert expected in message
         assert actual in message
     assert score.detail["checks"][0]["reason"] == "does_not_hold"

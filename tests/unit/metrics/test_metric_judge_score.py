@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.metrics.core.row_verdict import row_reason
+from assay.metrics.core.row_verdict import row_message
 from assay.metrics.core.score import JudgeEvidence
 from assay.metrics.jury.jury_scores import score_by_jury
 from assay.metrics.jury.structured_verdict import StructuredVerdict, verdict_in_text, verdict_of
@@ -135,7 +135,7 @@ def test_the_verdict_of_a_row_is_more_than_the_threshold(
     """A row with exactly the threshold does not pass, and no pass flag of the judge is read."""
     level = metric("judge_score").score(judged(verdict(0.75, 0.75, 0.75)))
     assert level.passed is False
-    assert row_reason(AgentResponse(text="a"), [level]) == "judge_score: 0.75 is not more than 0.75"
+    assert row_message(AgentResponse(text="a"), [level]) == "judge_score: 0.75 is not more than 0.75"
     assert metric("judge_score").score(judged({**verdict(0.8, 0.8, 0.8), "passed": False})).passed is True
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.row_verdict import row_message, row_verdict
 from assay.metrics.core.score import Metric, Row, not_computed
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
@@ -68,7 +68,7 @@ def test_verdict(status: AgentStatus, scores: list[Score], verdict: bool | None)
 )  # fmt: skip
 def test_reason(scores: list[Score], reason: str) -> None:
     """The sentence names each metric that failed or could not be computed, and nothing else."""
-    assert row_reason(AgentResponse(text="answer"), scores) == reason
+    assert row_message(AgentResponse(text="answer"), scores) == reason
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_reason(scores: list[Score], reason: str) -> None:
 def test_a_missed_threshold_is_shown_with_its_value(name: str, threshold: float, value: float, reason: str) -> None:
     """Value and threshold never look equal."""
     score = Score(name, ScoreStatus.SCORED, value=value, passed=False, detail={"threshold": threshold})
-    assert row_reason(AgentResponse(), [score]) == reason
+    assert row_message(AgentResponse(), [score]) == reason
 
 
 def test_an_agent_error_is_told_in_its_own_words() -> None:
     """The agent's failure explains the row; metrics add nothing."""
     error = AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s")
     response = AgentResponse(status=AgentStatus.ERROR, error=error)
-    assert row_reason(response, [FAILED]) == "agent error (timeout): no answer within 30 s"
+    assert row_message(response, [FAILED]) == "agent error (timeout): no answer within 30 s"
 
 
 def test_metrics_put_their_threshold_where_the_reason_finds_it(
@@ -105,7 +105,7 @@ def test_metrics_put_their_threshold_where_the_reason_finds_it(
     stored = result(built, metrics)
     assert stored.passed is False
     sentence = "semantic_similarity: 0 is below the threshold of 0.75; latency: 2.5 is above the threshold of 2"
-    assert stored.reason == sentence
+    assert stored.message == sentence
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay.errors import SpecError
 from assay.metrics import build_metric, complete_parameters
-from assay.metrics.core.row_verdict import row_reason
+from assay.metrics.core.row_verdict import row_message
 from assay.metrics.core.score import Row
 from assay.metrics.core.source_matching import first_match, unmatched
 from assay.model.answers.agent_response import AgentResponse, Source
@@ -58,7 +58,7 @@ def test_sources(sources: list[Source], parameters: dict[str, Any], value: float
 def test_a_row_says_which_sources_are_missing() -> None:
     """The reason names both faults."""
     score = scored([BLOG], at_least=2, pattern="docs", required=["User guide"])
-    assert row_reason(AgentResponse(), [score]) == (
+    assert row_message(AgentResponse(), [score]) == (
         "sources: 0 sources that match the pattern, fewer than 2; missing source User guide; the answer names A blog"
     )
 

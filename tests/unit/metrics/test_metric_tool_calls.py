@@ -14,7 +14,7 @@ from assay.errors import SpecError
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.assertions import assertion_problem
 from assay.metrics.core.call_matching import TRAJECTORIES
-from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.row_verdict import row_message, row_verdict
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall
@@ -60,7 +60,7 @@ def scored(row: Row, **parameters: Any) -> Score:
 
 def said(row: Row, **parameters: Any) -> str:
     """Return why a row fails."""
-    return row_reason(row.response, [scored(row, **parameters)])
+    return row_message(row.response, [scored(row, **parameters)])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from assay.metrics import METRICS
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.info import DEFAULT_MODEL
-from assay.metrics.core.row_verdict import row_reason
+from assay.metrics.core.row_verdict import row_message
 from assay.metrics.core.row_work import row_work
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Row, score_from_json, score_to_json
 from assay.metrics.core.similarity import cosine
@@ -106,7 +106,7 @@ def test_the_mean_or_the_worst_of_the_turns(metric: Callable[..., Metric], how: 
     assert (score.value, score.passed) == (value, False)
     assert values(score) == [(0, 0.0), (1, 1.0)]
     assert score.detail["version"] == "1"
-    assert row_reason(row.response, scores) == 'exact_match: the answer is "x", the reference "a" (turn 1)'
+    assert row_message(row.response, scores) == 'exact_match: the answer is "x", the reference "a" (turn 1)'
 
 
 def test_only_the_last_answer_counts_where_the_spec_says_so(metric: Callable[..., Metric]) -> None:
@@ -136,7 +136,7 @@ def test_a_threshold_is_held_against_the_value_of_the_row(
     row = talk([turn("a"), turn("a")], [said("a"), said("b")], similar)
     (score,) = scores = score_row([similar], row)
     assert (score.value, score.passed) == (0.5, passed)
-    reason = row_reason(row.response, scores)
+    reason = row_message(row.response, scores)
     missed = "semantic_similarity: mean of 2 turns: 0.5 is below the threshold of 0.6 (turn 2)"
     assert reason == ("" if passed is not False else missed)
 
@@ -171,7 +171,7 @@ def test_a_turn_that_cannot_be_scored_is_an_error_of_the_row(metric: Callable[..
     )
     (score,) = scores = score_row([similar], dataclasses.replace(row, turns=(broken, row.turns[1])))
     assert (score.status, score.passed, score.reason) == (ScoreStatus.ERROR, None, "embedder_down")
-    assert row_reason(row.response, scores) == "semantic_similarity could not be computed: embedder down"
+    assert row_message(row.response, scores) == "semantic_similarity could not be computed: embedder down"
 
 
 def test_a_formula_reads_the_values_of_the_row_and_a_composite_those_of_the_turn(

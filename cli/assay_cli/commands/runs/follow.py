@@ -95,9 +95,9 @@ class OutputOptions:
 
     def why_paused(self, run: Run) -> str:
         """Return why a run is paused, with the command in the reason adapted to this user's command line."""
-        if _RESUME not in run.state_reason:
-            return clean(run.state_reason)
-        reason = _PLAIN_RESUME.sub(lambda _: f"`{self._continuing(run)}`", clean(run.state_reason))
+        if _RESUME not in run.state_message:
+            return clean(run.state_message)
+        reason = _PLAIN_RESUME.sub(lambda _: f"`{self._continuing(run)}`", clean(run.state_message))
         if self.spec_file is not None:
             reason = reason.replace(" --spec SPEC ", f" --spec {shlex.quote(str(self.spec_file))} ")
         return pasted(reason)
@@ -245,9 +245,9 @@ async def conclude(
         print_document("run", full(run), out)
     if run.summary is None:
         if options.rerun_command:
-            why = f": {options.why_paused(run)}" if run.state_reason else ""
+            why = f": {options.why_paused(run)}" if run.state_message else ""
             click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
-        if not run.finished and _RESUME not in run.state_reason:
+        if not run.finished and _RESUME not in run.state_message:
             click.echo(options.how_to_continue(run), err=True)
         finished = run.counts.finished_count
         results = (
@@ -425,7 +425,7 @@ def check_functions(run: Run, spec: Spec) -> None:
 def state_line(run: Run, reason: str | None = None) -> str:
     """Return a line on the state of a run; `reason` replaces the stored sentence."""
     counts = run.counts
-    why = clean(run.state_reason) if reason is None else reason
+    why = clean(run.state_message) if reason is None else reason
     reason = f" ({why})" if why else ""
     unscored = counts.answered_count - counts.finished_count
     answered = f"{count_text(unscored, 'further answer')} stored, " if unscored > 0 else ""

@@ -250,7 +250,7 @@ def _heading(run: Run) -> str:
 
 def _history_table(attempts: Sequence[RowAttempt]) -> str:
     room = max(80, cut_width(sys.stdout) - 80)
-    rows = [("repeat", "attempt", "outcome", "when", "status", "verdict", "reason")]
+    rows = [("repeat", "attempt", "outcome", "when", "status", "verdict", "message")]
     for attempt in attempts:
         result = attempt.result
         verdict = {True: "passed", False: "failed", None: "-"}[result.passed if result is not None else None]
@@ -262,7 +262,7 @@ def _history_table(attempts: Sequence[RowAttempt]) -> str:
                 attempt.at[:19].replace("T", " "),
                 result.status.value if result is not None else "-",
                 verdict,
-                shorten(result.reason, room) if result is not None else "the orchestrator was killed",
+                shorten(result.message, room) if result is not None else "the orchestrator was killed",
             )
         )
     return table(rows) if attempts else "this case has no attempt yet"

@@ -39,7 +39,7 @@ _PAGE = 500
 _OPTIONS = ("--where", "--sort")
 _LATENCY = "latency"
 _CASE_CHARS = 40
-_REASON_CHARS = 60
+_MESSAGE_CHARS = 60
 
 
 def row_table(run: Run, rows: Sequence[RowResult], width: int) -> str:
@@ -50,11 +50,11 @@ def row_table(run: Run, rows: Sequence[RowResult], width: int) -> str:
         rows: At least one row.
         width: Characters of a line; a pipe or a wide terminal gets case ids uncut.
     """
-    case_chars, reason_chars = (None, WIDE) if width >= WIDE else (_CASE_CHARS, _REASON_CHARS)
+    case_chars, message_chars = (None, WIDE) if width >= WIDE else (_CASE_CHARS, _MESSAGE_CHARS)
     repeats = run.spec.repeats > 1
     units = units_of(run.spec)
     metrics = [metric.name for metric in run.spec.metrics if metric.name != _LATENCY]  # it has its own column
-    lines = [("case", *(("repeat",) if repeats else ()), "outcome", _LATENCY, *metrics, "reason")]
+    lines = [("case", *(("repeat",) if repeats else ()), "outcome", _LATENCY, *metrics, "message")]
     for row in rows:
         values = (metric_value(row, name) for name in metrics)
         lines.append(
@@ -64,7 +64,7 @@ def row_table(run: Run, rows: Sequence[RowResult], width: int) -> str:
                 row.status.value if row.status is AgentStatus.INTERRUPTED else outcome_of(row).value,
                 seconds_text(row.latency_ms / 1000) if row.latency_ms is not None else "-",
                 *(value_text(units[name], value) for name, value in zip(metrics, values, strict=True)),
-                shorten(row.reason, reason_chars),
+                shorten(row.message, message_chars),
             )
         )
     return table(lines)

@@ -219,7 +219,7 @@ class Following:
             async with showing_start(stack, progress):
                 run = await drive_run(client, run, self.code, take, stack, left_to=stack, view=RowView.FULL)
         if run.summary is None:
-            raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
+            raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_message}", reason="RUN_UNFINISHED")
         return Evaluation(run, await self._rows(run, watched.rows(client, run)))
 
     async def _rows(self, run: Run, stored: AsyncIterator[RowResult]) -> tuple[RowResult, ...]:

@@ -32,7 +32,7 @@ def row_record(row: RowResult) -> dict[str, Any]:
         "weight": row.weight,
         "status": row.status.value,
         "passed": row.passed,
-        "reason": row.reason or None,
+        "message": row.message or None,
         "question": row.input,
         "answer": response.text if response is not None else None,
         "references": list(row.references),

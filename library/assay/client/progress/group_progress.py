@@ -67,8 +67,8 @@ class GroupProgress:
                 every_s = _LIVE_EVERY_S if self._live else _PLAIN_EVERY_S
                 if self._clock() - self._shown_at >= every_s or self._done == self._total:
                     self._show()
-            elif isinstance(event, StateChanged) and event.reason:
-                self._say(f"{self._names[run_id]} {event.state.value}: {clean(event.reason)}")
+            elif isinstance(event, StateChanged) and event.message:
+                self._say(f"{self._names[run_id]} {event.state.value}: {clean(event.message)}")
 
         return take
 

@@ -128,11 +128,11 @@ class _Hidden:
             self._joined = self._joined or event
         elif self._is_over(event):
             return
-        elif event.state is RunState.RUNNING and event.reason:
-            self.say(event.reason)  # the run continues, possibly for hours
-        elif event.reason:
+        elif event.state is RunState.RUNNING and event.message:
+            self.say(event.message)  # the run continues, possibly for hours
+        elif event.message:
             # Printed when the run continues; a run that stays paused gets its own sentence at the end.
-            self._unsaid = f"{event.state.value}: {event.reason}"
+            self._unsaid = f"{event.state.value}: {event.message}"
 
     def _is_over(self, change: StateChanged) -> bool:
         """Return whether the run left this state before the watch began, such as the pause of a resumed run."""
@@ -140,7 +140,7 @@ class _Hidden:
         return (
             states_before is not None
             and change.sequence <= states_before.last_sequence
-            and (change.state, change.reason) != (states_before.state, states_before.state_reason)
+            and (change.state, change.message) != (states_before.state, states_before.state_message)
         )
 
     @property

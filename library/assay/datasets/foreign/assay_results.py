@@ -27,7 +27,7 @@ FIELDS = {
 
 _MARKS = frozenset(("case_id", "repeat", "status", "question", "answer", "scores", "response"))
 _RESULTS = (
-    *_MARKS, "schema", "run_id", "passed", "reason", "references", "expected", "latency_ms", "started_at",
+    *_MARKS, "schema", "run_id", "passed", "message", "references", "expected", "latency_ms", "started_at",
     "duration_ms", "turns", "repeats", "num_tokens", "hit_rate", "mrr", "judge_score", "combined_score",
 )  # fmt: skip
 """The fields that a report adds to a case, and the fields that `convert` reads."""

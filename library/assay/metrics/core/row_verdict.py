@@ -33,7 +33,7 @@ def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
     return True if any(score.passed for score in scores) else None
 
 
-def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
+def row_message(response: AgentResponse, scores: Sequence[Score]) -> str:
     """Return why a row failed or is undecided; empty if there is no complaint."""
     if response.status is AgentStatus.INTERRUPTED:
         return f"{response.status}: {waiting_text(response.interrupts)}"
@@ -52,7 +52,7 @@ def is_unanswered(score: Score) -> bool:
 
 def timed_out(row: RowResult) -> bool:
     """Return whether a stored row is an agent error by timeout."""
-    return row.status.is_failed and row.reason.startswith(_TIMED_OUT)
+    return row.status.is_failed and row.message.startswith(_TIMED_OUT)
 
 
 def _leaves_undecided(score: Score) -> bool:

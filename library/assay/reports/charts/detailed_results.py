@@ -95,7 +95,7 @@ def _columns(results: Mapping[str, Any], rows: Sequence[TableRow], times: Number
         _Column(("question",), [row.question for row in rows]),
         *(_metric_column(name, results[name], rows) for name in metrics),
         _Column(("latency",), [times.text(row.latency_s) for row in rows], 90, numbers=True),
-        _Column(("why",), [row.reason for row in rows]),
+        _Column(("why",), [row.message for row in rows]),
     ]
     return [column for column in columns if any(column.cells)]
 

@@ -62,7 +62,7 @@ class TableRow:
         outcome: An outcome of `assay.reports.charts.outcomes`.
         category: Empty for none.
         question: What was asked.
-        reason: Why it failed; empty if it did not.
+        message: Why it failed; empty if it did not.
         latency_s: Latency in seconds; None if it was not measured.
         scores: Value and verdict by metric.
     """
@@ -71,7 +71,7 @@ class TableRow:
     outcome: str
     category: str
     question: str
-    reason: str
+    message: str
     latency_s: float | None
     scores: Mapping[str, tuple[float | None, bool | None]]
 
@@ -117,7 +117,7 @@ def _table_row(row: Mapping[str, Any], latency_s: float | None, *, repeats: bool
         outcome=NAMES[outcome_of(row)],
         category=shorten(row["category"] or "", _MOST_CHARACTERS),
         question=shorten(row["question"], _MOST_CHARACTERS),
-        reason=shorten(row["reason"] or "", _MOST_CHARACTERS),
+        message=shorten(row["message"] or "", _MOST_CHARACTERS),
         latency_s=latency_s,
         scores={name: (score["value"], score["passed"]) for name, score in row["scores"].items()},
     )

@@ -50,12 +50,12 @@ class CaseOutcome:
     shortfall: float
 
     @property
-    def reason(self) -> str:
-        """The reason for not passing, untrusted; for repeated cases, the number of passed repeats."""
-        reason = self.row.get("reason") or _undecided(self.row) if self.outcome is not Outcome.PASSED else ""
+    def message(self) -> str:
+        """Why the case did not pass, untrusted; for repeated cases, the number of passed repeats."""
+        message = self.row.get("message") or _undecided(self.row) if self.outcome is not Outcome.PASSED else ""
         if self.runs == 1:
-            return reason
-        return f"{self.passed} of {self.runs} runs passed" + (f": {reason}" if reason else "")
+            return message
+        return f"{self.passed} of {self.runs} runs passed" + (f": {message}" if message else "")
 
 
 def shown_exchange(row: Row) -> Mapping[str, Any]:

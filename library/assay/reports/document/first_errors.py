@@ -69,7 +69,7 @@ def first_errors(rows: Iterable[RowResult]) -> list[FirstError]:
 def _errors(row: RowResult) -> Iterable[tuple[str, str, str]]:
     if row.status.is_failed:
         error = row.response.error if row.response is not None else None
-        yield _AGENT, error.message if error is not None else row.reason, error.traceback if error is not None else ""
+        yield _AGENT, error.message if error is not None else row.message, error.traceback if error is not None else ""
         return
     for score in row.scores:
         if score.status is ScoreStatus.ERROR:

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def outcome_of(row: Mapping[str, Any]) -> RowOutcome:
     """Return the outcome of a row."""
-    return outcome(row["passed"], row["reason"], is_error=row["status"] in FAILED_STATUSES)
+    return outcome(row["passed"], row["message"], is_error=row["status"] in FAILED_STATUSES)

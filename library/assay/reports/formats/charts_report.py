@@ -69,5 +69,5 @@ def drawn_text(head: Mapping[str, Any], figures: RowFigures) -> str:
     words += [group["name"] for kind in ("categories", "tags") for group in summary[kind]]
     words += [gate["expression"] for gate in summary["gates"]]
     for row in figures.table:
-        words += [row.name, row.category, row.question, row.reason]
+        words += [row.name, row.category, row.question, row.message]
     return " ".join(words)

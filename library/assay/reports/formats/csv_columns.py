@@ -148,6 +148,6 @@ _WHY = (
     Column(
         "Expected", lambda row: "\n".join(f"{name}: {text}" for name, text in expected_parts(row.get("expected") or {}))
     ),
-    Column("Reason", lambda row: row.get("reason")),
+    Column("Message", lambda row: row.get("message")),
 )
 _TAKEN = {column.name for column in (*_start(), _CASE, *_QUESTION, *_SQL, *_PLAIN, *_END, *_WHY)} | {"Repeat"}

@@ -185,7 +185,7 @@ def _case(head: Head, case: CaseOutcome, detail: Detail) -> str:
         inside = f"   <system-out>{xml_text(shown)}</system-out>\n" if shown else ""
     else:
         waits = case.outcome is Outcome.ERROR and case.row["status"] == AgentStatus.INTERRUPTED
-        inside = _complaint(case.outcome, case.reason, texts, kind=AgentStatus.INTERRUPTED if waits else case.outcome)
+        inside = _complaint(case.outcome, case.message, texts, kind=AgentStatus.INTERRUPTED if waits else case.outcome)
     place = f" file={xml_attribute(head['test_cases_path'])}" if head["test_cases_path"] else ""
     name = _class(head, str(case.row.get("category") or ""))
     return _testcase(name, case.row["case_id"], place, case.time_s, inside)

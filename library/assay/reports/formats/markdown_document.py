@@ -93,9 +93,9 @@ class _Findings:
                 self.failed += 1
                 yield case
             elif case.outcome is Outcome.ERROR:
-                reason = str(case.row.get("reason") or case.reason)
-                if reason in self.errors or len(self.errors) < _MOST_ERROR_KINDS:
-                    self.errors[reason] += 1
+                message = str(case.row.get("message") or case.message)
+                if message in self.errors or len(self.errors) < _MOST_ERROR_KINDS:
+                    self.errors[message] += 1
                 else:
                     self.more_errors += 1
 
@@ -210,7 +210,7 @@ def _worst(cases: Sequence[CaseOutcome], failed: int) -> list[str]:
 
 def _cells(case: CaseOutcome) -> tuple[str, str, str, str]:
     shown = shown_exchange(case.row)
-    return case.row["case_id"], case.reason, shown["question"], shown["answer"] or ""
+    return case.row["case_id"], case.message, shown["question"], shown["answer"] or ""
 
 
 def _errors(findings: _Findings) -> list[str]:
@@ -218,7 +218,7 @@ def _errors(findings: _Findings) -> list[str]:
         return []
     shown = findings.errors.most_common(_MOST_ERRORS)
     count = findings.errors.total() + findings.more_errors
-    lines = [f"- {number:,} × {markdown_code(reason, _TEXT_CHARS)}" for reason, number in shown]
+    lines = [f"- {number:,} × {markdown_code(message, _TEXT_CHARS)}" for message, number in shown]
     if more := count - sum(number for _, number in shown):
         lines.append(f"- {count_text(more, 'more case')}")
     return ["", f"### {count_text(count, 'case')} with errors", "", *lines]

@@ -56,7 +56,7 @@ class Stored:
 class Detached:
     """The run asks no more questions."""
 
-    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +190,11 @@ class HostedAgent:
         """Give questions to clients again."""
         self._held = False
 
-    def detach_all(self, reason: str) -> None:
+    def detach_all(self, message: str) -> None:
         """Detach every client: the run asks no more questions."""
-        self._ended = reason
+        self._ended = message
         for attachment in self._attachments:
-            attachment.detach(reason)
+            attachment.detach(message)
 
     def stored(self, keys: Sequence[str]) -> None:
         """Allow clients to drop their answers to some questions.
@@ -297,9 +297,9 @@ class Attachment:
         self._suspension = number
         self._moved.set()
 
-    def detach(self, reason: str) -> None:
+    def detach(self, message: str) -> None:
         """Detach the client: the run asks no more questions."""
-        self._detached = reason
+        self._detached = message
         self._moved.set()
 
     def deliver(self, answers: Iterable[tuple[str, HostedAnswer]]) -> None:

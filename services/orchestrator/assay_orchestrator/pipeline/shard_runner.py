@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from assay.errors import AssayError
-from assay.metrics.core.row_verdict import row_reason, row_verdict
+from assay.metrics.core.row_verdict import row_message, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, made_advisory
 from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
 from assay.model.answers.approvals import remaining_approvals
@@ -438,7 +438,7 @@ class ShardRunner:
             passed=row_verdict(row.response.status, scores),
             scores=scores,
             latency_ms=row.response.latency_ms,
-            reason=row_reason(row.response, scores),
+            message=row_message(row.response, scores),
             answer_vector=_kept_vector(self._context.metrics, evidence[-1][0]),
             started_at=work.clock.started_at,
             duration_ms=work.clock.duration_ms,

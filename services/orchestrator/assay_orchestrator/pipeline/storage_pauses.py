@@ -96,7 +96,7 @@ class StoragePauses:
         """Return the database for the use of one run."""
         return RunStore(self, self._database, run_id)
 
-    def reason(self, run_id: str) -> str:
+    def message(self, run_id: str) -> str:
         """Return why a run's rows cannot be stored here; empty if they can."""
         pause = self._pauses.get(run_id)
         return pause.problem.message if pause is not None else ""
@@ -171,10 +171,10 @@ class StoragePauses:
 
     async def _store(self, pause: _Pause) -> None:
         """Store the pause if the database accepts that, so that other processes show it too."""
-        run_id, reason = pause.run_id, pause.problem.message
+        run_id, message = pause.run_id, pause.problem.message
         try:
             is_new = await self._database.write(
-                lambda c: runs.apply_command(c, run_id, Command.LOSE_STORAGE, reason=reason) is not None
+                lambda c: runs.apply_command(c, run_id, Command.LOSE_STORAGE, message=message) is not None
             )
         except StorageError:
             return

@@ -74,9 +74,9 @@ class AgentHosts:
             loop = asyncio.get_running_loop()
             self._leaving[run_id] = loop.call_later(_REATTACH_GRACE_S, self._leave, run_id)
 
-    def forget(self, run_id: str, reason: str) -> None:
+    def forget(self, run_id: str, message: str) -> None:
         """Detach the clients of a run that has ended or paused."""
-        self._planner.forget(run_id, reason)
+        self._planner.forget(run_id, message)
         self._dispatcher.leave(run_id)
 
     def hold(self, run_id: str) -> None:

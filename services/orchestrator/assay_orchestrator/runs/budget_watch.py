@@ -32,7 +32,7 @@ class PausingOwner(Protocol):
     def on_pausing(self, run_id: str) -> None:
         """Ask no more questions of a run."""
 
-    def on_paused(self, run_id: str, reason: str) -> None:
+    def on_paused(self, run_id: str, message: str) -> None:
         """Handle that a run is paused."""
 
 
@@ -61,8 +61,8 @@ class BudgetWatch(PeriodicCheck):
             StorageError: The database does not answer.
         """
 
-        async def pause(reason: str) -> None:
-            await self._pause(run_id, lambda connection: reason)
+        async def pause(message: str) -> None:
+            await self._pause(run_id, lambda connection: message)
 
         budget = RunBudget(team, run_id, pause)
         if self._loop is not None:
@@ -82,7 +82,7 @@ class BudgetWatch(PeriodicCheck):
         if self._open:
             await self._renew()
         for run_id, _ in await self._database.read(quotas.runs_over_budget):
-            await self._pause(run_id, lambda connection, run_id=run_id: _reason(connection, run_id))  # type: ignore[misc]
+            await self._pause(run_id, lambda connection, run_id=run_id: _message(connection, run_id))  # type: ignore[misc]
 
     async def _renew(self) -> None:
         limits = await self._database.read(allotments.limits_by_team)
@@ -97,22 +97,22 @@ class BudgetWatch(PeriodicCheck):
             for name, note in renewals.items():
                 note(begun if name in renewed else None)
 
-    async def _pause(self, run_id: str, reason_of: Callable[[sa.Connection], str]) -> None:
+    async def _pause(self, run_id: str, message_of: Callable[[sa.Connection], str]) -> None:
         def pause(connection: sa.Connection) -> tuple[RunState | None, str]:
-            reason = reason_of(connection)
-            return control.pause_for_quota(connection, run_id, reason) if reason else None, reason
+            message = message_of(connection)
+            return control.pause_for_quota(connection, run_id, message) if message else None, message
 
-        state, reason = await self._database.write(pause)
+        state, message = await self._database.write(pause)
         if state is None:
             return
-        _log.warning("pausing run, quota reached: run=%s: %s", run_id, reason)
+        _log.warning("pausing run, quota reached: run=%s: %s", run_id, message)
         if state is RunState.PAUSED:
-            self._owner.on_paused(run_id, reason)
+            self._owner.on_paused(run_id, message)
         else:
             self._owner.on_pausing(run_id)
 
 
-def _reason(connection: sa.Connection, run_id: str) -> str:
+def _message(connection: sa.Connection, run_id: str) -> str:
     """Return which quota a run's team has used up, as a sentence; empty if none is."""
     team, _ = runs.read_origin(connection, run_id)
     over = quotas.over_budget(connection, team) if team else None

@@ -91,7 +91,7 @@ def readable_run(record: RunRecord, dataset: DatasetRef) -> Run:
         return _whole(record, dataset)
     except WrongStateError as problem:
         spec = dataclasses.asdict(RunSpec(name=record.run_id, agent=AgentSpec(UNREADABLE), metrics=()))
-        return _run(dataclasses.replace(record, spec=spec, summary=None, state_reason=problem.message), dataset)
+        return _run(dataclasses.replace(record, spec=spec, summary=None, state_message=problem.message), dataset)
 
 
 def _whole(record: RunRecord, dataset: DatasetRef) -> Run:
@@ -111,7 +111,7 @@ def _run(record: RunRecord, dataset: DatasetRef) -> Run:
         spec=SETTINGS.from_json(record.spec),
         dataset=dataclasses.replace(dataset, name=record.dataset_name),
         state=record.state,
-        state_reason=record.state_reason,
+        state_message=record.state_message,
         counts=RunCounts(
             total_count=record.total_count,
             finished_count=record.finished_count,

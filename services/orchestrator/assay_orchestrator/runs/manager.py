@@ -195,26 +195,26 @@ class RunManager:
             return run
         return dataclasses.replace(run, summary=await self._partial.of(run))
 
-    async def cancel(self, scope: Scope, run_id: str, *, reason: str = "") -> Run:
+    async def cancel(self, scope: Scope, run_id: str, *, message: str = "") -> Run:
         """Cancel a run; stored rows are kept.
 
         Args:
             scope: The scope of the caller.
             run_id: The run.
-            reason: The reason shown to its watchers; empty if its owner cancels it.
+            message: Why, as its watchers see it; empty if its owner cancels it.
 
         Raises:
             WrongStateError: The run has already ended in another state.
         """
-        if not await self._database.write(lambda c: control.cancel(c, scope, run_id, reason=reason)):
+        if not await self._database.write(lambda c: control.cancel(c, scope, run_id, message=message)):
             raise self._catalogue.not_found(run_id)
         _log.info("cancelled run: run=%s", run_id)
-        self._hosts.forget(run_id, reason or "the run was cancelled")
+        self._hosts.forget(run_id, message or "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
         return await self.get(scope, run_id)
 
-    async def pause(self, scope: Scope, run_id: str, *, reason: str = runs.PAUSED_BY_OWNER) -> Run:
+    async def pause(self, scope: Scope, run_id: str, *, message: str = runs.PAUSED_BY_OWNER) -> Run:
         """Let a run's questions in flight end and ask no more; the run is then PAUSED.
 
         Returns:
@@ -226,11 +226,11 @@ class RunManager:
         # Before the change: a pause that completes at once must not be missed.
         moved = self.notifier.subscribe(run_id)
         try:
-            state = await self._database.write(lambda c: control.pause(c, scope, run_id, reason=reason))
+            state = await self._database.write(lambda c: control.pause(c, scope, run_id, message=message))
             if state is None:
                 raise self._catalogue.not_found(run_id)
             if state is RunState.PAUSED:
-                self.on_paused(run_id, reason)
+                self.on_paused(run_id, message)
             else:
                 _log.info("pausing run once its questions in flight have ended: run=%s", run_id)
                 self._pausing.add(run_id)
@@ -354,7 +354,7 @@ class RunManager:
 
     def storage_problem(self, run_id: str) -> str:
         """Return why a run's rows cannot be stored in this process; empty if they can."""
-        return self._worker.pauses.reason(run_id)
+        return self._worker.pauses.message(run_id)
 
     def shown(self, run: Run) -> Run:
         """Return a run as clients see it: PAUSED if its rows cannot be stored."""
@@ -497,12 +497,12 @@ class RunManager:
         """Notify watchers that a run's state has changed."""
         self.notifier.notify(run_id)
 
-    def on_paused(self, run_id: str, reason: str) -> None:
+    def on_paused(self, run_id: str, message: str) -> None:
         """Detach the clients of a paused run, and notify its watchers."""
-        _log.info("paused run: run=%s reason=%s", run_id, reason)
+        _log.info("paused run: run=%s reason=%s", run_id, message)
         self._pausing.discard(run_id)
         self._hosts.hold(run_id)  # its draining session here takes no shards when the run is resumed
-        self._hosts.forget(run_id, reason)
+        self._hosts.forget(run_id, message)
         self.notifier.notify(run_id)
 
     def _session(self, context: RunContext, store: RunStore) -> Session:
@@ -567,20 +567,20 @@ class RunManager:
 
     async def _succeed(self, run_id: str, sequence: int, summary: RunSummary) -> bool:
         data = dataclasses.asdict(summary)
-        reason = stopped_sentence(summary.stopped_early) if summary.stopped_early is not None else ""
-        has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data, reason=reason))
+        message = stopped_sentence(summary.stopped_early) if summary.stopped_early is not None else ""
+        has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data, message=message))
         if has_ended:
             outcome = run_id, summary.row_count, summary.agent_error_count, summary.verdict.value
             _log.info("run completed: run=%s rows=%s agent_errors=%s verdict=%s", *outcome)
         return has_ended
 
-    async def _fail(self, run_id: str, reason: str) -> None:
+    async def _fail(self, run_id: str, message: str) -> None:
         def fail(connection: sa.Connection) -> bool:
-            return runs.apply_command(connection, run_id, Command.FAIL, reason=reason) is not None
+            return runs.apply_command(connection, run_id, Command.FAIL, message=message) is not None
 
         has_ended = await self._worker.pauses.outlast(run_id, lambda: self._end(run_id, fail))
         if has_ended:
-            _log.error("run failed: run=%s reason=%s", run_id, reason)
+            _log.error("run failed: run=%s reason=%s", run_id, message)
 
     async def _end(self, run_id: str, stop: Callable[[sa.Connection], bool]) -> bool:
         """End a run; return False if it was not to end or had already ended."""

@@ -123,7 +123,7 @@ class Peers:
                 await self._worker.enqueue(lambda c, shard=shard: self._again(c, shard))  # type: ignore[misc]
         await self._worker.requeue_idle()
         for run_id in await self._database.read(runs.list_storage_pauses):
-            if not self._worker.pauses.reason(run_id):  # the process that paused it has ended
+            if not self._worker.pauses.message(run_id):  # the process that paused it has ended
                 await self._worker.resume_from_storage(run_id)
         for run_id in await self._database.read(unjudged.list_awaiting):
             self._worker.repoll_timers.schedule(run_id)  # the process that had the timer may have ended

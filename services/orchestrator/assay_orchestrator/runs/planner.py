@@ -298,11 +298,11 @@ class Planner:
         if run_id in self._hosted:
             self._hosted[run_id].release()
 
-    def forget(self, run_id: str, reason: str) -> None:
+    def forget(self, run_id: str, message: str) -> None:
         """Detach the clients of a run that asks no more questions."""
         hosted = self._hosted.pop(run_id, None)
         if hosted is not None:
-            hosted.detach_all(reason)
+            hosted.detach_all(message)
 
 
 def judge_key_problems(judges: Sequence[JudgeSpec], access: AgentAccess) -> list[Problem]:

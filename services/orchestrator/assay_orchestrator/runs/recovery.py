@@ -42,13 +42,13 @@ async def recover_runs(database: Database, resume: Callable[[Scope, str], Awaita
     records, disabled = await database.write(tidy)
     for record in records:
         if record.phase is Phase.PAUSING:
-            reason = await database.write(lambda c, run_id=record.run_id: runs.drain(c, run_id))  # type: ignore[misc]
-            _log.info("paused run: run=%s reason=%s", record.run_id, reason)
+            message = await database.write(lambda c, run_id=record.run_id: runs.drain(c, run_id))  # type: ignore[misc]
+            _log.info("paused run: run=%s reason=%s", record.run_id, message)
         elif resumes and record.team not in disabled:
             await resume(Scope(record.team), record.run_id)
         else:
-            reason = runs.PAUSED_TEAM_DISABLED if record.team in disabled else _INTERRUPTED
-            change = partial(runs.apply_command, run_id=record.run_id, command=Command.INTERRUPT, reason=reason)
+            message = runs.PAUSED_TEAM_DISABLED if record.team in disabled else _INTERRUPTED
+            change = partial(runs.apply_command, run_id=record.run_id, command=Command.INTERRUPT, message=message)
             await database.write(change)
-            _log.info("paused run: run=%s reason=%s", record.run_id, reason)
+            _log.info("paused run: run=%s reason=%s", record.run_id, message)
         failpoint("recovery.run_continued")

@@ -32,7 +32,7 @@ class TeamRuns:
     async def pause_active(self, scope: Scope) -> int:
         """Pause the pending and running runs of a disabled team; return how many."""
         active = await self._database.read(lambda c: runs.list_active_ids(c, scope))
-        pauses = (self._manager.pause(scope, run_id, reason=runs.PAUSED_TEAM_DISABLED) for run_id in active)
+        pauses = (self._manager.pause(scope, run_id, message=runs.PAUSED_TEAM_DISABLED) for run_id in active)
         ended = await asyncio.gather(*pauses, return_exceptions=True)
         failures = [outcome for outcome in ended if isinstance(outcome, BaseException)]
         for failure in failures:
@@ -49,7 +49,7 @@ class TeamRuns:
         run_ids = await self._database.read(lambda c: erasure.list_run_ids(c, scope, unfinished=True))
         for run_id in run_ids:
             with contextlib.suppress(WrongStateError, NotFoundError):  # the run has ended, or was deleted, meanwhile
-                await self._manager.cancel(scope, run_id, reason="the operator has deleted the team")
+                await self._manager.cancel(scope, run_id, message="the operator has deleted the team")
         return len(run_ids)
 
     async def drop(self, scope: Scope) -> None:

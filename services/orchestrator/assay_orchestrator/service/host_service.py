@@ -144,4 +144,4 @@ def _outgoing_to_wire(message: Outgoing) -> Iterator[pb.HostResponse]:
     elif isinstance(message, Reconciled):
         yield pb.HostResponse(reconciled=pb.HostReconciled(number=message.number))
     else:
-        yield pb.HostResponse(detached=pb.AgentDetached(reason=message.reason))
+        yield pb.HostResponse(detached=pb.AgentDetached(message=message.message))

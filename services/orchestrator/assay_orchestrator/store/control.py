@@ -51,14 +51,14 @@ class Resumption:
     lost: Sequence[ActiveShard] = ()
 
 
-def cancel(connection: sa.Connection, scope: Scope, run_id: str, *, reason: str = "") -> bool:
+def cancel(connection: sa.Connection, scope: Scope, run_id: str, *, message: str = "") -> bool:
     """End a run; return False if there is no such run.
 
     Args:
         connection: The transaction.
         scope: The scope of the caller.
         run_id: The run.
-        reason: The reason shown to its watchers; empty if its owner cancels it.
+        message: Why, as its watchers see it; empty if its owner cancels it.
 
     Raises:
         WrongStateError: The run has ended in another state.
@@ -67,13 +67,13 @@ def cancel(connection: sa.Connection, scope: Scope, run_id: str, *, reason: str 
     if run is None:
         return False
     require_transition(run_id, run.phase, Command.CANCEL)
-    runs.apply_command(connection, run_id, Command.CANCEL, reason=reason)
+    runs.apply_command(connection, run_id, Command.CANCEL, message=message)
     audit.record(connection, scope.call, team=scope.team, resource=run_id)
     return True
 
 
 def pause(
-    connection: sa.Connection, scope: Scope, run_id: str, *, reason: str = runs.PAUSED_BY_OWNER
+    connection: sa.Connection, scope: Scope, run_id: str, *, message: str = runs.PAUSED_BY_OWNER
 ) -> RunState | None:
     """Pause a run: at once if it has no queued or taken shard, otherwise with the last of them.
 
@@ -81,7 +81,7 @@ def pause(
         connection: The transaction.
         scope: The scope of the run.
         run_id: The run.
-        reason: PAUSED_BY_OWNER or PAUSED_TEAM_DISABLED.
+        message: PAUSED_BY_OWNER or PAUSED_TEAM_DISABLED.
 
     Returns:
         The run's new state; None if there is no such run.
@@ -93,15 +93,15 @@ def pause(
     if run is None:
         return None
     require_transition(run_id, run.phase, Command.PAUSE)
-    state = _pause(connection, run, reason)
+    state = _pause(connection, run, message)
     audit.record(connection, scope.call, team=scope.team, resource=run_id)
     return state
 
 
-def _pause(connection: sa.Connection, run: RunRecord, reason: str) -> RunState:
+def _pause(connection: sa.Connection, run: RunRecord, message: str) -> RunState:
     run_id = run.run_id
     if run.pause_cause is not PauseCause.OWNER:
-        runs.apply_command(connection, run_id, Command.PAUSE, reason=reason)
+        runs.apply_command(connection, run_id, Command.PAUSE, message=message)
     if run.phase is Phase.PAUSED:
         return RunState.PAUSED
     # Workers keep the shards that they have taken: their questions in flight are paid for.
@@ -109,9 +109,9 @@ def _pause(connection: sa.Connection, run: RunRecord, reason: str) -> RunState:
     return RunState.PAUSED if shards.finish_pause(connection, run_id) else RunState.PAUSING
 
 
-def pause_for_quota(connection: sa.Connection, run_id: str, reason: str) -> RunState | None:
+def pause_for_quota(connection: sa.Connection, run_id: str, message: str) -> RunState | None:
     """Pause a run whose team has reached a quota, as `pause`; return its state, or None if it must not pause."""
-    if runs.apply_command(connection, run_id, Command.PAUSE_QUOTA, reason=reason) is None:
+    if runs.apply_command(connection, run_id, Command.PAUSE_QUOTA, message=message) is None:
         return None
     shards.release_queued(connection, run_id)
     return RunState.PAUSED if shards.finish_pause(connection, run_id) else RunState.PAUSING
@@ -147,7 +147,7 @@ def resume(connection: sa.Connection, scope: Scope, run_id: str, resumption: Res
 
 
 def conclude(
-    connection: sa.Connection, run_id: str, sequence: int, summary: dict[str, Any], *, reason: str = ""
+    connection: sa.Connection, run_id: str, sequence: int, summary: dict[str, Any], *, message: str = ""
 ) -> bool:
     """End a run as COMPLETED, unless it has moved since its summary was folded.
 
@@ -156,7 +156,7 @@ def conclude(
         run_id: The run.
         sequence: Its last event when the summary was folded.
         summary: Its summary.
-        reason: Why it has ended, as a sentence; empty if all rows are stored.
+        message: Why it has ended, as a sentence; empty if all rows are stored.
 
     Returns:
         Whether the run has ended now.
@@ -164,7 +164,7 @@ def conclude(
     run = _locked(connection, run_id)
     if run is None or run.last_sequence != sequence or not shards.all_done(connection, run_id):
         return False
-    return runs.apply_command(connection, run_id, Command.CONCLUDE, reason=reason, summary=summary) is not None
+    return runs.apply_command(connection, run_id, Command.CONCLUDE, message=message, summary=summary) is not None
 
 
 def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:

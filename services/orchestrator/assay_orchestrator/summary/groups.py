@@ -52,7 +52,7 @@ class _Group:
         self.total += 1
         self.passed += row.passed is True
         self.failed += row.passed is False
-        self.undecided += row.passed is None and bool(row.reason)
+        self.undecided += row.passed is None and bool(row.message)
         if row.passed is not None:
             self.verdicts.take(float(row.passed), cluster)
         for fold, score in zip(self.folds, row.scores, strict=True):

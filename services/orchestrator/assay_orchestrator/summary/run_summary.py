@@ -129,7 +129,7 @@ def summarise(
         timeouts += timed_out(row)
         passed += row.passed is True
         decided += row.passed is not None
-        undecided += row.passed is None and bool(row.reason)
+        undecided += row.passed is None and bool(row.message)
     results = intervals.complete([fold.result() for fold in folds])
     summaries = [
         dataclasses.replace(

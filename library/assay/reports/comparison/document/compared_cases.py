@@ -59,12 +59,12 @@ class AnswerTexts:
 
     Args:
         answer: The answer; None without one.
-        reason: Why the row failed; empty if it did not.
+        message: Why the row failed; empty if it did not.
         repeat: Which repeat it is, from 1.
     """
 
     answer: str | None
-    reason: str
+    message: str
     repeat: int
 
 
@@ -153,6 +153,6 @@ def _texts(rows: Sequence[Mapping[str, Any] | None]) -> CaseTexts:
         question=first["question"] or "",
         references=tuple(first["references"]),
         answers=tuple(
-            None if row is None else AnswerTexts(row["answer"], row["reason"] or "", row["repeat"]) for row in rows
+            None if row is None else AnswerTexts(row["answer"], row["message"] or "", row["repeat"]) for row in rows
         ),
     )

@@ -48,7 +48,7 @@ def _result(row: Mapping[str, Any]) -> RowResult:
             for name, score in row["scores"].items()
         ],
         latency_ms=row["latency_ms"],
-        reason=row["reason"] or "",
+        message=row["message"] or "",
         response=_response(row["answer"]),
         input=row["question"] or "",
         tags=tuple(row["tags"]),

@@ -120,7 +120,7 @@ const assayCase = (() => {
     // Returns what is shown of a row; of several repeats also the range of each metric's values.
     row(row, detail, repeats) {
       return [
-        detail.reason === null ? null : element("p", {class: "reason"}, this.write.inline(detail.reason)),
+        detail.message === null ? null : element("p", {class: "message"}, this.write.inline(detail.message)),
         ...(detail.turns === undefined
           ? this.exchange(detail) : [...this.conversation(detail), ...this.expected(detail.expected)]),
         this.scores(detail.scores, repeats.length > 1 ? this.ranges(repeats) : new Map()),
@@ -191,7 +191,7 @@ const assayCase = (() => {
           ranges.size ? element("td", {class: "number"}, ranges.get(name) ?? "-") : null,
           element("td", {}, this.write.outcome(kind, said)),
           element("td", {class: "said"},
-            score.reason === null ? null : this.write.block(score.reason),
+            score.message === null ? null : this.write.block(score.message),
             score.reasoning === null ? null : this.write.block(score.reasoning),
             score.detail === null ? null : folded("Detail", this.json(score.detail))));
       });

@@ -91,7 +91,7 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
         "category": row["category"],
         "tags": row["tags"],
         "weight": row["weight"],
-        "reason": limited_text(row["reason"], limit),
+        "message": limited_text(row["message"], limit),
         "started_at": row.get("started_at"),
         "duration_ms": row.get("duration_ms"),
     }
@@ -133,7 +133,7 @@ def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
         "value": score["value"],
         "status": score["status"],
         "passed": score["passed"],
-        "reason": limited_text(message, limit),
+        "message": limited_text(message, limit),
         "reasoning": limited_text(detail.get("reasoning"), limit),
         "detail": limited_text(rest, limit) if rest else None,
     }

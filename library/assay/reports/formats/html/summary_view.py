@@ -283,7 +283,7 @@ class SummaryView:
         entries: list[tuple[str, Any]] = [
             ("run", self.run["run_id"]),
             ("name", self.run["name"]),
-            ("state", ": ".join(filter(None, (self.run["state"], self.run.get("state_reason"))))),
+            ("state", ": ".join(filter(None, (self.run["state"], self.run.get("state_message"))))),
             ("accepted", moment(self.run["created_at"])),
             ("started", moment(self.run.get("started_at"))),
             ("ended", moment(self.run["ended_at"])),

@@ -222,7 +222,7 @@ def _result_to_json(row: RowResult) -> dict[str, Any]:
         "passed": row.passed,
         "scores": [score_to_json(score) for score in row.scores],
         "latency_ms": row.latency_ms,
-        "reason": row.reason,
+        "message": row.message,
         "sequence": row.sequence,
         "tags": list(row.tags),
         "weight": row.weight,

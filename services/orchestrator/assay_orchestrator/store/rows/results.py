@@ -416,7 +416,7 @@ def _values(run_id: str, sequence: int, moment: str, row: RowResult) -> dict[str
         "status": row.status.value,
         "passed": row.passed,
         "latency_ms": row.latency_ms,
-        "reason": row.reason,
+        "message": row.message,
         "scores_json": json_text([score_to_json(score) for score in row.scores]),
         "created_at": moment,
         "tags_json": json_text(row.tags) if row.tags else "[]",
@@ -463,7 +463,7 @@ def _counts_update() -> dml.ReturningUpdate[int]:
 
 def _record(row: Any) -> RowResult:
     # By position: reading a column by name costs several times as much, and a run has many rows.
-    (_, case_index, repeat, sequence, case_id, category, status, passed, latency_ms, reason, scores_json, _,
+    (_, case_index, repeat, sequence, case_id, category, status, passed, latency_ms, message, scores_json, _,
      tags_json, weight, vector, started_at, duration_ms, _) = row  # fmt: skip
     return RowResult(
         case_index=case_index,
@@ -474,7 +474,7 @@ def _record(row: Any) -> RowResult:
         passed=passed,
         scores=tuple(map(score_from_json, json.loads(scores_json))),
         latency_ms=latency_ms,
-        reason=reason,
+        message=message,
         sequence=sequence,
         tags=tuple(json.loads(tags_json)) if tags_json != "[]" else (),
         weight=weight,

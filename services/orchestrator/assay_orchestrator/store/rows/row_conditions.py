@@ -28,7 +28,7 @@ OUTCOME = sa.case(
     (_IS_ERROR, RowOutcome.AGENT_ERROR.value),
     (_ROWS.c.passed.is_(True), RowOutcome.PASSED.value),
     (_ROWS.c.passed.is_(False), RowOutcome.FAILED.value),
-    (_ROWS.c.reason != "", RowOutcome.UNDECIDED.value),
+    (_ROWS.c.message != "", RowOutcome.UNDECIDED.value),
     else_=RowOutcome.NO_VERDICT.value,
 )
 """The outcome of a row."""

@@ -51,7 +51,7 @@ def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
         # Checked again under the lock: a client may have attached since the list was read.
         runs.lock_phase(connection, run_id)
         if run_id in _unattended(connection, before) and runs.apply_command(
-            connection, run_id, Command.PAUSE_UNATTENDED, reason=_reason(connection, run_id, limit_s)
+            connection, run_id, Command.PAUSE_UNATTENDED, message=_message(connection, run_id, limit_s)
         ):
             paused.append(run_id)
     return paused
@@ -71,7 +71,7 @@ def _unattended(connection: sa.Connection, before: str) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
-def _reason(connection: sa.Connection, run_id: str, limit_s: float) -> str:
+def _message(connection: sa.Connection, run_id: str, limit_s: float) -> str:
     record = runs.load_run(connection, run_id)
     settings = SETTINGS.from_json(record.spec) if record is not None else None
     functions = settings.functions if settings is not None else ()

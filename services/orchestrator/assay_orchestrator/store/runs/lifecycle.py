@@ -184,7 +184,10 @@ def client_view(run: Run, storage_problem: str) -> Run:
     """
     if is_shown_waiting(run.state, run.pause_cause, storage_problem):
         return dataclasses.replace(
-            run, state=RunState.PAUSED, pause_cause=PauseCause.STORAGE, state_reason=storage_problem or run.state_reason
+            run,
+            state=RunState.PAUSED,
+            pause_cause=PauseCause.STORAGE,
+            state_message=storage_problem or run.state_message,
         )
     return run
 

@@ -54,7 +54,7 @@ class RunRecord:
     created_at: str
     team: str
     state: RunState = RunState.PENDING
-    state_reason: str = ""
+    state_message: str = ""
     finished_count: int = 0
     passed_count: int = 0
     failed_count: int = 0
@@ -203,7 +203,7 @@ def change_state(
     run_id: str,
     state: RunState,
     *,
-    reason: str = "",
+    message: str = "",
     cause: PauseCause | None = None,
     summary: dict[str, Any] | None = None,
 ) -> None:
@@ -211,7 +211,7 @@ def change_state(
     moment = now()
     values: dict[str, Any] = {
         "state": state.value,
-        "state_reason": reason,
+        "state_message": message,
         "pause_cause": cause.value if cause is not None else "",
     }
     if state is RunState.RUNNING:
@@ -240,7 +240,7 @@ def _store_event(connection: sa.Connection, run_id: str, state: RunState, moment
             run_id=run_id,
             sequence=sequence,
             state=state.value,
-            reason=values["state_reason"],
+            message=values["state_message"],
             created_at=moment,
             pause_cause=values["pause_cause"],
             counts_json=json_text(counts),
@@ -260,7 +260,7 @@ def apply_command(
     run_id: str,
     command: Command,
     *,
-    reason: str = "",
+    message: str = "",
     summary: dict[str, Any] | None = None,
 ) -> Transition | None:
     """Lock a run and make the transition of a command, as the table in `lifecycle` defines it.
@@ -271,32 +271,32 @@ def apply_command(
     phase = lock_phase(connection, run_id)
     transition = None if phase is None else TRANSITIONS.get((phase, command))
     if transition is not None:
-        _store_transition(connection, run_id, transition, reason, summary)
+        _store_transition(connection, run_id, transition, message, summary)
     return transition
 
 
 def _store_transition(
-    connection: sa.Connection, run_id: str, transition: Transition, reason: str, summary: dict[str, Any] | None
+    connection: sa.Connection, run_id: str, transition: Transition, message: str, summary: dict[str, Any] | None
 ) -> None:
     if transition.effect is not Effect.EVENT:
         return
     if transition.phase is Phase.WAITING_FOR_STORAGE:
         # Its workers hold its answers, so it stays active internally, and a pause or a cancel works as usual.
-        values = {"pause_cause": PauseCause.STORAGE.value, "state_reason": reason}
+        values = {"pause_cause": PauseCause.STORAGE.value, "state_message": message}
         _store_event(connection, run_id, RunState.PAUSED, now(), values)
     else:
         state, cause = RunState(transition.phase.value), transition.cause
-        change_state(connection, run_id, state, reason=reason, cause=cause, summary=summary)
+        change_state(connection, run_id, state, message=message, cause=cause, summary=summary)
 
 
 def drain(connection: sa.Connection, run_id: str) -> str:
-    """Pause a run that is pausing and has no taken shard; return the reason, empty if it is not pausing."""
+    """Pause a run that is pausing and has no taken shard; return the message, empty if it is not pausing."""
     run = load_run(connection, run_id)
     is_quota = run is not None and run.pause_cause is PauseCause.QUOTA
-    is_stored = run is not None and (is_quota or run.state_reason == PAUSED_TEAM_DISABLED)
-    reason = run.state_reason if run is not None and is_stored else PAUSED_BY_OWNER
+    is_stored = run is not None and (is_quota or run.state_message == PAUSED_TEAM_DISABLED)
+    message = run.state_message if run is not None and is_stored else PAUSED_BY_OWNER
     command = Command.DRAIN_QUOTA if is_quota else Command.DRAIN
-    return reason if apply_command(connection, run_id, command, reason=reason) is not None else ""
+    return message if apply_command(connection, run_id, command, message=message) is not None else ""
 
 
 def _phase(row: Any) -> Phase:
@@ -385,7 +385,7 @@ def read_state_changes(connection: sa.Connection, run_id: str, after: int, count
         StateChanged(
             row.sequence,
             RunState(row.state),
-            row.reason,
+            row.message,
             row.created_at,
             PauseCause(row.pause_cause) if row.pause_cause else None,
             RunCounts(**json.loads(row.counts_json)),

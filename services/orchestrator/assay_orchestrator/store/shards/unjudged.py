@@ -30,7 +30,7 @@ def mark_unjudged(connection: sa.Connection, shard: Shard, trouble: str) -> None
     """Release a taken shard whose verdicts are unavailable; its run shows the reason."""
     _leave(connection, shard, _UNJUDGED)
     owners = schema.runs
-    connection.execute(owners.update().where(owners.c.run_id == shard.run_id).values(state_reason=trouble))
+    connection.execute(owners.update().where(owners.c.run_id == shard.run_id).values(state_message=trouble))
 
 
 def mark_ordered(connection: sa.Connection, shard: Shard) -> None:
@@ -75,9 +75,9 @@ def await_batch(connection: sa.Connection, run_id: str) -> bool:
     states = _states(connection, run_id)
     if run is None or _ORDERED not in states or states - {_ORDERED, _UNJUDGED, "done"}:
         return False
-    reason = f"every answer is stored, {_rows_wait(run)} verdicts of a batch"
-    if _UNJUDGED not in states and run.state_reason != reason:  # otherwise it shows what else it awaits
-        runs.apply_command(connection, run_id, Command.AWAIT_BATCH, reason=reason)
+    message = f"every answer is stored, {_rows_wait(run)} verdicts of a batch"
+    if _UNJUDGED not in states and run.state_message != message:  # otherwise it shows what else it awaits
+        runs.apply_command(connection, run_id, Command.AWAIT_BATCH, message=message)
     return True
 
 
@@ -112,9 +112,9 @@ def pause_if_stuck(connection: sa.Connection, run_id: str) -> str:
     if run is None or _UNJUDGED not in states or states - {_UNJUDGED, "done"}:
         return ""
     stored = "every answer is stored" if _has_answers(connection, run_id) else "no case was asked"
-    reason = f"{stored}, {_rows_wait(run)} a verdict: {run.state_reason}"
-    runs.apply_command(connection, run_id, Command.PAUSE_UNJUDGED, reason=reason)
-    return reason
+    message = f"{stored}, {_rows_wait(run)} a verdict: {run.state_message}"
+    runs.apply_command(connection, run_id, Command.PAUSE_UNJUDGED, message=message)
+    return message
 
 
 def _running(connection: sa.Connection, run_id: str) -> RunRecord | None:

@@ -122,7 +122,7 @@ def _texts(report: ComparisonReport, case: ComparedCase, texts: CaseTexts, limit
             if answer is None
             else {
                 "answer": limited_text(answer.answer, limit),
-                "reason": limited_text(answer.reason or None, limit),
+                "message": limited_text(answer.message or None, limit),
                 "repeat": answer.repeat,
             }
             for answer in texts.answers

@@ -163,7 +163,7 @@
     if (one === null) return element("div", {}, heading, element("p", {class: "soft"}, "The run does not have the case."));
     return element("div", {}, heading, write.block(one.answer, ranges, kind),
       one.repeat > 1 ? element("p", {class: "soft"}, `Repeat ${one.repeat}.`) : null,
-      one.reason === null ? null : element("p", {class: "reason"}, write.inline(one.reason)));
+      one.message === null ? null : element("p", {class: "message"}, write.inline(one.message)));
   }
 
   function values(text, pair) {
