@@ -255,7 +255,8 @@ def test_a_program_asks_whether_the_machine_is_fit(cli: Cli) -> None:
     assert document["healthy"] is True
     assert [check["check"] for check in document["checks"]] == [
         "python", "assay", "path", "orchestrator", "embedder", "judge", "providers", "postgres", "parquet", "pandas",
-        "otel", "prometheus", "adk", "langgraph", "pydantic-ai", "openai-agents", "state", "database", "stack",
+        "otel", "prometheus", "adk", "langgraph", "pydantic-ai", "openai-agents", "state", "database", "vectors",
+        "stack",
     ]  # fmt: skip
     cli.env["ASSAY_HOME"] = str(cli.write("taken", "not a folder"))
     document = json.loads(cli.run("doctor", "--json", status=3).stdout)

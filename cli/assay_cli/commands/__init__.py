@@ -117,6 +117,7 @@ _COMMANDS = {
     "down": ("assay_cli.commands.stack:down", "Stop the local stack."),
     "serve": ("assay_cli.commands.serve:serve", "Run one service in the foreground."),
     "bench": ("assay_cli.commands.bench:bench", "Measure how fast a service is on this machine."),
+    "cache": ("assay_cli.commands.cache:cache", "Delete the vectors that are kept on this machine."),
     "login": ("assay_cli.commands.login:login", "Store a token for a server, for later commands."),
     "logout": ("assay_cli.commands.login:logout", "Remove the stored token of a server."),
     "admin": (

@@ -56,8 +56,8 @@ class Finding:
     """One check of this machine.
 
     Args:
-        check: Name of the check: "python", "assay", "import name", "path", an extra, "state", "database", "stack" or
-            "server".
+        check: Name of the check: "python", "assay", "import name", "path", an extra, "state", "database", "vectors",
+            "stack" or "server".
         status: "ok"; "not installed" if only some runs need it; "warning" if runs work without it; "missing" if no run
             works.
         text: The result, or what to do.
@@ -162,6 +162,7 @@ def _check_home() -> Iterator[Finding]:
         lack = f"only {free / 1024**2:.0f} MiB free where {home.path} lies: free some space, or set ASSAY_HOME"
         yield Finding("state", "missing", lack)
     yield _check_database(home)
+    yield _check_vectors(home)
     running = running_services(home)
     text = ", ".join(f"{name} (process {pid})" for name, pid in running.items()) or "not running; runs start it"
     yield Finding("stack", "ok", f"local stack: {text}")
@@ -188,6 +189,15 @@ def _check_database(home: Home) -> Finding:
     schema = revision[0] if revision else "unknown"
     size = path.stat().st_size / 1024**2
     return Finding("database", "ok", f"database {path}, runs {count:,}, {size:.1f} MiB, schema {schema}")
+
+
+def _check_vectors(home: Home) -> Finding:
+    from assay_cli.commands.cache import vectors_bytes
+
+    if not (size_bytes := vectors_bytes(home)):
+        return Finding("vectors", "ok", f"no vectors in {home.vectors} yet; runs with similarity keep them there")
+    size = f"{size_bytes / 1024**2:.1f} MiB"
+    return Finding("vectors", "ok", f"vectors in {home.vectors}, {size}; `assay cache clear` deletes them")
 
 
 def _unreadable(path: Path, error: Exception) -> Finding:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from assay.errors import SetupError
 
+VECTORS_FILE = "vectors.sqlite"
+"""The file in a folder of vectors."""
 _MAX_SOCKET_PATH_BYTES = 90  # the kernel takes 107; the longest name below needs room
 
 
@@ -66,6 +68,11 @@ class Home:
     def verdicts(self) -> Path:
         """The folder of the local judge's verdicts and spending."""
         return self.path / "verdicts"
+
+    @property
+    def vectors(self) -> Path:
+        """The folder of the vectors that the local embedder keeps."""
+        return self.path / "vectors"
 
     def socket(self, service: str) -> Path:
         """The socket of a local service."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
-from assay.local_stack.home import Home
+from assay.local_stack.home import VECTORS_FILE, Home
 from assay.local_stack.install_hint import install_hint
 from assay.local_stack.lease import Lease, is_leased, is_locked
 from assay.local_stack.model_files import is_on_disk, model_problem
@@ -344,10 +344,22 @@ class LocalStack:
             for model in self._models:
                 arguments += ["--model", model]
             arguments += ["--allow-models", "*", "--allow-models", "/*"]
+            if not os.environ.get("ASSAY_EMBEDDER_CACHE_DIR") and _keeps_vectors(self._home):
+                arguments += ["--cache-dir", str(self._home.vectors)]
         if not stays:
             arguments += ["--exit-with-lock", str(self._home.sockets / "lease")]
             arguments += ["--exit-idle-s", f"{idle_seconds(os.environ) * _IDLE_SHARES[service]:g}"]
         return arguments
+
+
+def _keeps_vectors(home: Home) -> bool:
+    """Return whether the local embedder can keep vectors; otherwise, as on a full disk, it computes all of them."""
+    try:
+        home.vectors.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(home.vectors / VECTORS_FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return False
+    return True
 
 
 def environment_for(server: str | None, service: str = "orchestrator") -> Mapping[str, str] | None:
@@ -400,6 +412,25 @@ def stop_services(home: Home) -> list[str]:
                 continue
             stopped.append(service)
     return stopped
+
+
+@contextmanager
+def without_service(home: Home, service: str) -> Iterator[None]:
+    """Keep a local service from running inside the block; an idle one is stopped.
+
+    Raises:
+        SetupError: A command uses it, `assay up` started it, or it does not stop.
+    """
+    with _starting(home):
+        if _runs(home, service):
+            if _is_shared(home) or not _has_life(home, service, _LEASED):
+                raise SetupError(
+                    f"the local {service} is in use: call this again when the other command is done, or after "
+                    "`assay down` if `assay up` started it",
+                    reason="SERVICE_OF_A_RUN",
+                )
+            _stop(home, service)
+        yield
 
 
 def _check_installed(service: str) -> None:

@@ -357,7 +357,7 @@ def _identity(name: str, model: LoadedModel) -> tuple[str, ...]:
 
 
 def _disk_cache(settings: Settings) -> DiskCache | None:
-    if settings.cache_dir is None:
+    if settings.cache_dir is None or not settings.cache_disk_mib:
         return None
     from assay_embedder.caches.disk_cache import DiskCache  # most embedders have none, and no need of SQLite
 

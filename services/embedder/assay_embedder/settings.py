@@ -53,7 +53,7 @@ class Settings(ServiceSettings):
     )
     cache_mib: int = setting(256, "memory for vectors of texts embedded before, in MiB; 0 for none", least=0)
     cache_dir: Path | None = setting(None, "folder for vectors that outlive the process", read=path)
-    cache_disk_mib: int = setting(1_024, "maximum size of the file in --cache-dir, in MiB", least=1)
+    cache_disk_mib: int = setting(512, "maximum size of the file in --cache-dir, in MiB; 0 for none", least=0)
     stream_in_flight: int = setting(16, "maximum requests in flight per stream", least=1)
 
     def problems(self) -> Iterator[Problem]:

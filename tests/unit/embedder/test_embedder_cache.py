@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,20 +202,46 @@ def test_processes_that_begin_a_file_together_all_use_it(tmp_path: Path) -> None
     """SQLite waits for no lock while a new file gets its log: opening is tried again."""
     code = (
         "import sys; from pathlib import Path; from assay_embedder.caches.disk_cache import DiskCache\n"
-        "input()\n"
-        "cache = DiskCache(Path(sys.argv[1]), 2**20); print(cache._connection is not None); cache.close()\n"
+        "from assay_embedder.queues.jobs import Computed; import numpy as np\n"
+        "number = input()\n"
+        "cache = DiskCache(Path(sys.argv[1]), 2**20); print(cache._connection is not None)\n"
+        "cache.store([(number.encode(), Computed(np.zeros(384, np.float32), 1, 1, False))]); cache.close()\n"
     )
     for number in range(3):
         command = [sys.executable, "-c", code, str(tmp_path / str(number))]
         openers = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
         ]
-        for opener in openers:
+        for at, opener in enumerate(openers):
             assert opener.stdin is not None
-            opener.stdin.write("\n")
+            opener.stdin.write(f"{at}\n")
             opener.stdin.flush()
         assert [opener.communicate(timeout=60)[0] for opener in openers] == ["True\n"] * 4
-        assert not list((tmp_path / str(number)).glob("*.damaged"))
+        cache = DiskCache(tmp_path / str(number), MIB)
+        assert len(cache.find([b"0", b"1", b"2", b"3"])) == 4
+        cache.close()
+
+
+def test_a_full_disk_loses_no_stored_vector(tmp_path: Path) -> None:
+    """What does not fit is not kept; with room again, new vectors are."""
+    cache = DiskCache(tmp_path, 64 * MIB)
+    entries = [(number.to_bytes(32, "big"), computed(number, 384)) for number in range(600)]
+    cache.store(entries[:200])
+    cache._drain()
+    assert cache._connection is not None
+    ((pages,),) = cache._connection.execute("PRAGMA page_count")
+    cache._connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+    cache.store(entries[200:])
+    cache._drain()
+    vectors = cache.find([key for key, _ in entries])
+    assert len(vectors) == 200
+    assert all(same(vectors[key], each) for key, each in entries[:200])
+    cache._connection.execute("PRAGMA max_page_count = 100000").fetchall()
+    cache.store(entries[200:])
+    cache.close()
+    again = DiskCache(tmp_path, 64 * MIB)
+    assert len(again.find([key for key, _ in entries])) == 600
+    again.close()
 
 
 def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +291,7 @@ def test_damaged_file_is_never_a_wrong_vector(tmp_path: Path, seed: int) -> None
     repaired = again.find([key for key, _ in entries])
     again.close()
     assert all(same(each, computed(key[0], 384)) for key, each in repaired.items())
+    assert [path.name for path in tmp_path.iterdir()] == ["vectors.sqlite"]  # no copy of the damaged one
 
 
 def test_swapped_entries_are_missing(tmp_path: Path) -> None:
@@ -329,14 +356,17 @@ while True:  # over the limit, so that old entries are deleted, too
 
 def test_kill_while_vectors_are_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After kill -9 the next process finds whole entries alone, each as it was stored, and keeps new ones."""
-    for first in (0, 1_000_000):
+    for first, count in ((0, 1), (1_000_000, 2)):  # the second time two processes write the same vectors
         command = [sys.executable, "-c", _WRITER, str(tmp_path), str(first)]
-        with child_process(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            for _ in range(3):
-                process.stdout.readline()
-            process.kill()
-        assert process.returncode == -signal.SIGKILL
+        with ExitStack() as stack:
+            writers = [stack.enter_context(child_process(command, stdout=subprocess.PIPE)) for _ in range(count)]
+            for writer in writers:
+                assert writer.stdout is not None
+                for _ in range(3):
+                    writer.stdout.readline()
+            for writer in writers:
+                writer.kill()
+        assert [writer.returncode for writer in writers] == [-signal.SIGKILL] * count
         cache = DiskCache(tmp_path, 64 * MIB)
         # The other may have written, and deleted, any number before it was killed: only the file knows what is left.
         with closing(sqlite3.connect(tmp_path / "vectors.sqlite")) as connection:

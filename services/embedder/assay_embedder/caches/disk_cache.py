@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.errors import SetupError, UnavailableError
+from assay.local_stack.home import VECTORS_FILE
 from assay_embedder.caches.scope_prefix import scope_prefix
 from assay_embedder.queues.jobs import Computed
 
@@ -52,7 +53,7 @@ class DiskCache:
     """A SQLite file of vectors. What cannot be read is a miss, and what cannot be written is not kept.
 
     Each entry has a checksum over key and value, so that a damaged one is never a vector; a file that SQLite cannot
-    read is set aside and begun anew. Safe for threads, and for several processes that share the folder.
+    read is deleted and begun anew. Safe for threads, and for several processes that share the folder.
 
     Args:
         folder: Where it lies; made where it is missing, for its own user alone.
@@ -63,7 +64,7 @@ class DiskCache:
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
-        self._file = folder / "vectors.sqlite"
+        self._file = folder / VECTORS_FILE
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -189,12 +190,12 @@ class DiskCache:
                 return []
             logger.warning("vector cache on disk is damaged, starting anew: file=%s error=%s", self._file, error)
             self._connection.close()
-            self._set_aside()
+            self._delete()
             self._connect()
         return []
 
     def _connect(self, openings: int = 2) -> None:
-        """Open the file, a damaged one after it was set aside.
+        """Open the file; delete a damaged one first.
 
         Args:
             openings: How often to try. A file that cannot be opened now, as on a full disk, is tried again in a minute.
@@ -209,7 +210,7 @@ class DiskCache:
             except sqlite3.Error as error:
                 logger.warning("vector cache on disk cannot be opened: file=%s error=%s", self._file, error)
                 if not _passes(error):
-                    self._set_aside()
+                    self._delete()
 
     def _opened(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._file, timeout=5.0, check_same_thread=False)
@@ -225,15 +226,14 @@ class DiskCache:
             raise
         return connection
 
-    def _set_aside(self) -> None:
-        """Rename a file that cannot be read, over the one that was set aside before."""
+    def _delete(self) -> None:
+        """Delete a file that cannot be read: its vectors can be computed again, and it counts towards no limit."""
         for suffix in ("", "-wal", "-shm"):
-            source = self._file.with_name(self._file.name + suffix)
+            file = self._file.with_name(self._file.name + suffix)
             try:
-                if source.exists():
-                    source.replace(source.with_name(source.name + ".damaged"))
+                file.unlink(missing_ok=True)
             except OSError as error:
-                logger.warning("vector cache on disk cannot be set aside: file=%s error=%s", source, error.strerror)
+                logger.warning("vector cache on disk cannot be deleted: file=%s error=%s", file, error.strerror)
 
 
 def _passes(error: sqlite3.Error) -> bool:
