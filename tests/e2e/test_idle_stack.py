@@ -71,6 +71,9 @@ def test_another_environment_gets_services_of_its_own(project: Cli) -> None:
     """A key that an agent may read, or another folder, must not be that of an earlier command."""
     project.run("runs", "list")
     (first,) = pids(project)
+    project.env |= {"GRPC_VERBOSITY": "ERROR", "TMUX_PANE": "%1", "SHLVL": "7"}  # another terminal
+    project.run("runs", "list")
+    assert pids(project) == [first]
     project.env["API_KEY"] = "another"
     project.run("runs", "list")
     (second,) = pids(project)
@@ -90,6 +93,16 @@ def test_a_killed_idle_service_costs_only_its_start(project: Cli) -> None:
     service.wait(30)
     assert len(json.loads(project.run("runs", "list", "--json").stdout)["runs"]) == 1
     assert service.pid not in pids(project)
+
+
+def test_the_first_command_of_a_directory_starts_services_before_its_checks(cli: Cli) -> None:
+    """The orchestrator of a refused input ends again, and the command keeps files that are not Assay's."""
+    cli.home.mkdir()
+    (cli.home / "note").touch()
+    cli.write("assay.yaml", SPEC | {"metrics": ["exact_mach"]})
+    cli.run("run", "assay.yaml", status=2)
+    assert (cli.home / "logs" / "orchestrator.log").exists()
+    assert (cli.home / "note").exists()
 
 
 def test_idle_services_end_after_their_time(project: Cli) -> None:

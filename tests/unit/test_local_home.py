@@ -107,3 +107,20 @@ def test_a_long_path_has_its_sockets_elsewhere() -> None:
     assert len(os.fsencode(long.socket("orchestrator"))) <= 107
     assert long.sockets != other.sockets
     assert long == Home.find(Path("/" + 86 * "x"))
+
+
+def test_an_unused_directory_is_removed_with_what_services_create(tmp_path: Path) -> None:
+    """Only that: another file keeps the directory."""
+    home = Home.open(tmp_path / "home")
+    assert home.is_new
+    assert not Home.open(tmp_path / "home").is_new
+    for file in (home.socket("orchestrator"), home.log("orchestrator"), home.database):
+        file.touch()
+    note = home.path / "note"
+    note.touch()
+    home.remove()
+    assert list(home.path.iterdir()) == [note]
+    note.unlink()
+    home.remove()
+    Home.open(home.path).remove()
+    assert not home.path.exists()

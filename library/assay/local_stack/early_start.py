@@ -24,9 +24,8 @@ class EarlyStart:
     """The services started early, and the environments of the services.
 
     Args:
-        stack: The local stack, whose orchestrator is starting. None if `connect` starts it: for the first command of a
-            state directory, so that invalid input creates none; if starting fails, which `connect` reports after the
-            problems of the input; and for a server.
+        stack: The local stack, whose orchestrator is starting. None if `connect` starts it, because starting failed,
+            which `connect` reports after the problems of the input; and for a server.
         agent_environment: The environment that calls agents, as `environment_for` returns it.
         judge_environment: The environment of the judge.
     """
@@ -63,7 +62,7 @@ def early_start(server: str | None, *, starts: bool = True) -> EarlyStart:
     # Before the start: those of services that run already.
     agent, judge = environment_for(server), environment_for(server, "judge")
     stack = None
-    if starts and server is None and Home.find().sockets.is_dir():
+    if starts and server is None:
         with suppress(SetupError):
             stack = LocalStack(Home.open())
             stack.start()

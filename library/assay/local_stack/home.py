@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.errors import SetupError
@@ -21,10 +22,12 @@ class Home:
     Args:
         path: The directory.
         sockets: Private directory (0700) of the local stack's sockets and locks.
+        is_new: Whether this process created the directory.
     """
 
     path: Path
     sockets: Path
+    is_new: bool = False
 
     @classmethod
     def find(cls, path: Path | None = None) -> Home:
@@ -49,7 +52,7 @@ class Home:
         """
         home = cls.find(path)
         try:
-            home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            home = replace(home, is_new=_made(home.path))
             home.sockets.mkdir(mode=0o700, exist_ok=True)
             (home.path / "logs").mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
@@ -58,6 +61,14 @@ class Home:
             ) from None
         _check_private(home.sockets)
         return home
+
+    def remove(self) -> None:
+        """Remove the files that services create when they start, and the directory if nothing else is in it."""
+        with suppress(OSError):
+            for file in (*self.sockets.iterdir(), *(self.path / "logs").iterdir(), *self.path.glob("assay.db*")):
+                file.unlink()
+            for folder in (self.sockets, self.path / "logs", self.path):
+                folder.rmdir()
 
     @property
     def database(self) -> Path:
@@ -81,6 +92,16 @@ class Home:
     def log(self, service: str) -> Path:
         """The log of a local service."""
         return self.path / "logs" / f"{service}.log"
+
+
+def _made(folder: Path) -> bool:
+    """Create a private directory and its parents; return False if it exists."""
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        folder.mkdir(mode=0o700, exist_ok=True)  # raises if it is a file
+        return False
+    return True
 
 
 def _check_private(folder: Path) -> None:

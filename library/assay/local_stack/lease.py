@@ -15,6 +15,8 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.errors import SetupError
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -32,13 +34,15 @@ class Lease:
     """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:  # such as a state directory that another command has just removed
+            raise SetupError(f"{path} cannot be opened ({error.strerror}): call this again") from None
         _open.add(self)
 
     def take(self) -> None:
         """Take the share; wait while an unused stack is stopping."""
         fcntl.flock(self._fd, fcntl.LOCK_SH)
-        os.utime(self._fd)  # services that wait idle count from the last user
 
     def take_alone(self) -> int:
         """Take the lock for this process alone, waiting for others; return its descriptor.
@@ -65,8 +69,9 @@ class Lease:
         return self._fd < 0
 
     def close(self) -> None:
-        """Release the share."""
+        """Release the share; services that wait idle count from now."""
         if self._fd >= 0:
+            os.utime(self._fd)
             os.close(self._fd)
             self._fd = -1
 

@@ -22,10 +22,12 @@ KEY_VARIABLES = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 
 _FILES = ("ASSAY_JUDGE_LIMITS", "ASSAY_JUDGE_PRICES", "ASSAY_JUDGE_REPLAY", "ASSAY_JUDGE_RUBRIC")
 
-
-_VOLATILE = frozenset(
-    {"_", "COLUMNS", "GRPC_VERBOSITY", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "SHLVL", "ASSAY_IDLE_S"}
-)
+_VOLATILE = frozenset({
+    "_", "ASSAY_IDLE_S", "COLUMNS", "GRPC_VERBOSITY", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "SHLVL",
+    # the terminal or notebook that a command runs in
+    "JPY_PARENT_PID", "JPY_SESSION_NAME", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "STY", "TERM_SESSION_ID", "TMUX",
+    "TMUX_PANE", "WINDOW", "WINDOWID", "XDG_SESSION_ID",
+})  # fmt: skip
 """Variables that differ between commands without a meaning for services; the folder counts under its own name."""
 
 _IDENTITY = ("version of Assay", "interpreter", "current folder")

@@ -256,8 +256,8 @@ class LocalStack:
     def abandon(self) -> None:
         """Release the lease and stop the services started here at once, unless another command uses them.
 
-        For services that got no request: a command that refuses its input had already started the orchestrator. Has no
-        effect after `wait_until_stopped`.
+        For services that got no request: a command that refuses its input had already started the orchestrator. A state
+        directory that this process created is removed again. Has no effect after `wait_until_stopped`.
         """
         if self._lease.is_closed:
             return
@@ -268,6 +268,8 @@ class LocalStack:
             self._children[service].terminate()
         for service in self._leased:
             self._children[service].wait()
+        if self._home.is_new and not self._stay and not _is_shared(self._home):
+            self._home.remove()
 
     def release(self) -> None:
         """Release the lease; the services stop unless another command uses them."""

@@ -11,6 +11,7 @@ import atexit
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from assay.errors import SetupError
@@ -70,7 +71,11 @@ def keep_stack(home: Home, lease: Lease, children: Iterable[subprocess.Popen[byt
         atexit.register(_release)
     if _kept.setdefault(home.sockets, lease) is not lease:
         lease.close()
-    _children[:] = [child for child in (*_children, *children) if child.poll() is None]
+    _children.extend(children)
+    for child in list(_children):
+        if child.poll() is not None:
+            with suppress(ValueError):  # another thread has removed it
+                _children.remove(child)
 
 
 def _release() -> None:
