@@ -79,7 +79,7 @@ def rich_row(number: int, language: str = "") -> dict[str, Any]:
         "sources": [{"title": "t", "uri": "http://x.invalid/", "content": "c", "score": 1.0, "metadata": {"a": "b"}}],
         "retrieved": [{"id": "i"}], "usage": {"input_tokens": 5}, "metadata": {"a": "b"}, "model": "m",
     }  # fmt: skip
-    detail = {"reasoning": "because", "verdict": {"judge": "j"}}
+    detail = {"reasoning": "because", "producer": "j"}
     texts = {"question": f"q{language}", "answer": f"a b{language}", "references": [f"a c{language}", "d"]}
     turn = {**texts, "turn_index": 0, "status": "success", "latency_ms": 5.0, "response": response,
             "scores": {"similarity": score(0.5, passed=False, detail=detail)}}  # fmt: skip

@@ -146,8 +146,8 @@ def test_recorded_verdicts_are_seen_without_a_judge(name: str, metric: str, repo
         [],
     )
     for row in reports[name]["rows"]:
-        verdict = row["scores"][metric]["detail"]["verdict"]
-        assert (verdict["judge"], verdict["recorded"]) == ("written by hand for this example", True)
+        verdict = row["scores"][metric]["judgements"][0]
+        assert (verdict["judge"], verdict["is_recorded"]) == ("written by hand for this example", True)
 
 
 @pytest.mark.parametrize("name", RUNS)

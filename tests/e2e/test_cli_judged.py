@@ -89,7 +89,7 @@ def test_a_judged_run(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
     judging = report["summary"]["judging"]
     assert (judging["asked_count"], judging["cached_count"], judging["hit_rate"]) == (20, 0, 0.0)
     assert judging["cost_usd"] == pytest.approx(0.039)
-    assert report["rows"][0]["scores"]["quality"]["detail"]["verdict"]["fingerprint"] in judging["fingerprints"]
+    assert report["rows"][0]["scores"]["quality"]["judgements"][0]["fingerprint"] in judging["fingerprints"]
     assert report["config"]["judges"][0]["members"][0]["model"] == "judge-1"
     again = cli.run("run", "assay.yaml", "--output-dir", "second")
     assert "verdicts  20: 0 asked, 20 from the cache (100.0%)" in again.stdout

@@ -102,8 +102,8 @@ def test_verdicts_of_one_run_take_the_judges_place_in_another(
     assert after["results"][metric]["value"] == before["results"][metric]["value"]
     for first, second in zip(before["rows"], after["rows"], strict=True):
         assert second["scores"][metric]["value"] == first["scores"][metric]["value"]
-        assert second["scores"][metric]["detail"]["reasoning"] == verdict["reasoning"]
-        assert second["scores"][metric]["detail"]["verdict"]["cost_usd"] is None
+        assert second["scores"][metric]["judgements"][0]["reasoning"] == verdict["reasoning"]
+        assert second["scores"][metric]["judgements"][0].get("cost_usd") is None
     judging = after["summary"]["judging"]
     assert (judging["recorded_count"], judging["asked_count"], judging["failed_count"], judging["cost_usd"]) == (
         6,
@@ -159,7 +159,7 @@ def test_each_turn_of_a_conversation_has_its_own_verdict(cases: Cli) -> None:
     cases.run("run", "assay.yaml", "--output-dir", "out")
     assert report(cases, "out")["results"]["quality"]["value"] == 4.5
     (row,) = report(cases, "out")["rows"]
-    said = [turn["scores"]["quality"]["detail"]["reasoning"] for turn in row["turns"]]
+    said = [turn["scores"]["quality"]["judgements"][0]["reasoning"] for turn in row["turns"]]
     assert said == ["First.", "Second."]
     assert report(cases, "out")["summary"]["judging"]["recorded_count"] == 2
 

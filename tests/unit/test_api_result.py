@@ -97,8 +97,8 @@ def test_the_first_errors_of_agent_and_metrics_are_shown() -> None:
     """Type, message and frame, in the text and in the notebook, which escapes them; one line each."""
     raised = AgentError(AgentErrorKind.RAISED, "ZeroDivisionError: <b>\x1b[2J", traceback=FRAMES)
     failed = AgentResponse(status=AgentStatus.ERROR, error=raised)
-    detail = {"function": "m:f", "message": "ValueError: no", "traceback": FRAMES.replace("answer", "judge")}
-    own = Score("m0", ScoreStatus.ERROR, reason="function_raised", detail=detail)
+    detail = {"function": "m:f", "traceback": FRAMES.replace("answer", "judge")}
+    own = Score("m0", ScoreStatus.ERROR, reason="function_raised", detail=detail, message="ValueError: no")
     result = dataclasses.replace(
         evaluation(), rows=(row("a", failed, ()), row("b", failed, ()), row("c", ANSWER, (own,)))
     )

@@ -11,6 +11,7 @@ from tests.support.judge_specs import judge_of
 
 from assay.client.progress.run_progress import make_progress
 from assay.model.answers.agent_response import AgentStatus
+from assay.model.judgement import Judgement, JudgementStatus, judgement_to_json
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import (
     AgentSpec,
@@ -29,14 +30,15 @@ from assay.wire.judging import JUDGING
 from assay_orchestrator.summary.judging import JudgingFold
 
 
-def verdict(key: str = "k", **changes: Any) -> dict[str, Any]:
-    """Return what a score's detail holds of a verdict."""
-    return {"key": key, "judge": "openai:m", "cached": False, "cost_usd": 0.25, **changes}
+def verdict(key: str = "k", **changes: Any) -> Judgement:
+    """Return a judgement."""
+    plain: dict[str, Any] = {"judge": "openai:m", "rubric": "quality", "status": JudgementStatus.VALID}
+    return Judgement(**plain | {"key": key, "cost_usd": 0.25} | changes)
 
 
-def failed(metric: str = "quality", **detail: Any) -> Score:
+def failed(metric: str = "quality", *judgements: Judgement, **detail: Any) -> Score:
     """Return a score that fails its row."""
-    return Score(metric, ScoreStatus.SCORED, 1.0, passed=False, detail=detail)
+    return Score(metric, ScoreStatus.SCORED, 1.0, passed=False, detail=detail, judgements=judgements)
 
 
 def row(*scores: Score) -> RowResult:
@@ -46,57 +48,65 @@ def row(*scores: Score) -> RowResult:
 
 def test_reasons_are_those_of_what_failed() -> None:
     """A passed score and one without a threshold say nothing; a verdict that is not valid says why."""
-    passed = Score("a", ScoreStatus.SCORED, 5.0, passed=True, detail={"reasoning": "Fine.", "verdict": verdict()})
-    free = Score("b", ScoreStatus.SCORED, 5.0, detail={"reasoning": "Free.", "verdict": verdict()})
-    invalid = Score("d", ScoreStatus.ERROR, reason="x", detail={"message": "no verdict", "verdict": verdict()})
-    plain = Score("e", ScoreStatus.ERROR, reason="no_reference", detail={"message": "not judged"})
-    bad = failed("c", reasoning="Wrong.", verdict=verdict())
+    passed = Score("a", ScoreStatus.SCORED, 5.0, passed=True, judgements=(verdict(reasoning="Fine."),))
+    free = Score("b", ScoreStatus.SCORED, 5.0, judgements=(verdict(reasoning="Free."),))
+    invalid = Score("d", ScoreStatus.ERROR, reason="x", message="no verdict", judgements=(verdict(),))
+    plain = Score("e", ScoreStatus.ERROR, reason="no_reference", message="not judged")
+    bad = failed("c", verdict(reasoning="Wrong."))
     assert judge_reasons(row(passed, free, bad, invalid, plain)) == ["judge on c: Wrong.", "judge on d: no verdict"]
 
 
 def test_reasons_and_cost_of_checks() -> None:
     """Checks that hold say nothing and cost as the others do; a jury on a check says its own."""
-    jury = [{"value": 0.0, "reasoning": "Rude.", "verdict": verdict("c", judge="openai:m")}]
-    checks = [
-        {"passed": True, "reasoning": "Fine.", "verdict": verdict("a")},
-        {"passed": False, "reasoning": "No joke.", "verdict": verdict("b")},
-        {"passed": False, "jury": jury},
-        {"passed": None, "reason": "no judge"},
-    ]
-    stored = row(failed("assertions", checks=checks))
-    assert judge_reasons(stored) == ["judge on assertions: No joke.", "openai:m on assertions: Rude."]
-    assert judging_cost(stored) == 0.75
+    judgements = (
+        verdict("a", check_index=0, reasoning="Fine."),
+        verdict("b", check_index=1, reasoning="No joke."),
+        verdict("c", check_index=2, reasoning="Rude."),
+        verdict("d", check_index=2, judge="anthropic:n", reasoning="Coarse."),
+    )
+    checks = [{"passed": True}, {"passed": False}, {"passed": False}, {"passed": None, "reason": "no judge"}]
+    stored = row(failed("assertions", *judgements, checks=checks))
+    assert judge_reasons(stored) == [
+        "judge on assertions: No joke.", "openai:m on assertions: Rude.", "anthropic:n on assertions: Coarse.",
+    ]  # fmt: skip
+    assert judging_cost(stored) == 1.0
 
 
 def test_an_empty_answer_is_failed_by_a_rule() -> None:
     """No judge was asked, so none is named."""
-    stored = row(failed(reasoning="The answer is empty.", verdict=verdict(by_rule=True)))
+    stored = row(failed("quality", verdict(reasoning="The answer is empty.", is_by_rule=True)))
     assert judge_reasons(stored) == ["rule on quality: The answer is empty."]
 
 
 def test_each_judge_of_a_jury_says_its_own() -> None:
     """One without a valid verdict says why it has none."""
-    jury = [
-        {"value": 1.0, "reasoning": "Wrong.", "verdict": verdict(judge="openai:m")},
-        {"value": None, "reason": "truncated", "verdict": verdict(judge="anthropic:n")},
-        "odd",
-    ]
-    reasons = judge_reasons(row(failed(jury=jury)))
+    jury = (
+        verdict(judge="openai:m", value=1.0, reasoning="Wrong."),
+        verdict(judge="anthropic:n", reason="truncated"),
+    )
+    reasons = judge_reasons(row(failed("quality", *jury)))
     assert reasons == ["openai:m on quality: Wrong.", "anthropic:n on quality: truncated"]
+
+
+def test_only_turns_that_fail_give_reasons() -> None:
+    """The judgements of the turns stand with the score of the conversation."""
+    turns = [{"turn_index": index, "status": "scored", "value": 1.0, "passed": index == 0} for index in range(2)]
+    said = [verdict(turn_index=index, reasoning=f"Turn {index}.") for index in range(2)]
+    assert judge_reasons(row(failed("quality", *said, turns=turns))) == ["judge on quality: Turn 1."]
 
 
 @pytest.mark.parametrize(
     ("scores", "cost"),
     [
         ((), None),
-        ((failed(verdict=verdict()),), 0.25),
-        ((failed(verdict=verdict()), failed("b", verdict=verdict())), 0.25),
-        ((failed(verdict=verdict("a")), failed("b", verdict=verdict("b"))), 0.5),
-        ((failed(verdict=verdict(cached=True)),), None),
-        ((failed(verdict=verdict(cost_usd=None)),), None),
-        ((failed(verdict=verdict("a"), canary={"verdict": verdict("b")}),), 0.5),
-        ((failed(jury=[{"verdict": verdict("a")}, {"verdict": verdict("b", cost_usd=1)}]),), 1.25),
-        ((failed(verdict="odd", canary=3),), None),
+        ((failed("a", verdict()),), 0.25),
+        ((failed("a", verdict()), failed("b", verdict())), 0.25),
+        ((failed("a", verdict("a")), failed("b", verdict("b"))), 0.5),
+        ((failed("a", verdict(is_cached=True)),), None),
+        ((failed("a", verdict(cost_usd=None)),), None),
+        ((failed("a", verdict("a"), canary={"judgements": [judgement_to_json(verdict("b"))]}),), 0.5),
+        ((failed("a", verdict("a"), verdict("b", cost_usd=1)),), 1.25),
+        ((failed("a", canary=3),), None),
     ],
 )
 def test_the_cost_of_a_row_is_what_was_paid(scores: tuple[Score, ...], cost: float | None) -> None:
@@ -114,44 +124,42 @@ def test_a_run_says_who_judges_and_what_was_paid_so_far(capsys: pytest.CaptureFi
         run = Run("r1", settings, DatasetRef("d", "qa", 3), RunState.RUNNING, "", RunCounts(3), "now")
         with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
             for index in range(2):
-                progress.take(replace(row(failed(verdict=verdict())), case_index=index))
+                progress.take(replace(row(failed("quality", verdict())), case_index=index))
         output = capsys.readouterr().err.splitlines()
         assert output[1:-1] == lines
         assert output[-1] == "2/3 cases  0.0% passed  judging $0.5000"
 
 
-def detail(key: str, **changes: Any) -> dict[str, Any]:
-    """Return a score's detail of a verdict from a call."""
-    return {
-        "status": "valid", "fingerprint": "f1", "key": key, "cached": False, "by_rule": False, "call_count": 1,
-        "input_tokens": 1000, "output_tokens": 100, "cost_usd": 0.1, **changes,
-    }  # fmt: skip
+def called(key: str, **changes: Any) -> Judgement:
+    """Return a judgement from a call."""
+    usage = {"fingerprint": "f1", "call_count": 1, "input_tokens": 1000, "output_tokens": 100, "cost_usd": 0.1}
+    return verdict(key, **usage | changes)
 
 
-def cached(key: str, saved: float | None) -> dict[str, Any]:
-    """Return the detail of a cached verdict."""
+def cached(key: str, saved: float | None) -> Judgement:
+    """Return a cached judgement."""
     nothing = {"input_tokens": None, "output_tokens": None, "cost_usd": None, "call_count": 0}
-    return detail(key, cached=True, saved_usd=saved, **nothing)
+    return called(key, is_cached=True, saved_usd=saved, **nothing)
 
 
-def judged_row(*verdicts: dict[str, Any]) -> RowResult:
-    """Return a row whose metrics rest on these verdicts."""
+def judged_row(*judgements: Judgement) -> RowResult:
+    """Return a row whose metrics rest on these judgements."""
     scores = tuple(
-        Score(f"m{index}", ScoreStatus.SCORED, value=1.0, detail={"verdict": verdict})
-        for index, verdict in enumerate(verdicts)
+        Score(f"m{index}", ScoreStatus.SCORED, value=1.0, judgements=(judgement,))
+        for index, judgement in enumerate(judgements)
     )
     return RowResult("c", 0, 1, "", AgentStatus.SUCCESS, True, scores, None, "")
 
 
 ROWS = [
-    judged_row(detail("a"), detail("b", fingerprint="f0", cost_usd=0.2)),
-    judged_row(detail("a"), detail("a")),
+    judged_row(called("a"), called("b", fingerprint="f0", cost_usd=0.2)),
+    judged_row(called("a"), called("a")),
     judged_row(cached("c", 0.3), cached("d", None)),
-    judged_row(detail("e", status="invalid", call_count=2, cost_usd=0.4, flags=["addresses_judge"],
-                      refused_parameters=["temperature", "schema"])),
-    judged_row(detail("f", by_rule=True, call_count=0, input_tokens=None, output_tokens=None, cost_usd=None)),
+    judged_row(called("e", status=JudgementStatus.INVALID, call_count=2, cost_usd=0.4, flags=("addresses_judge",),
+                      refused_parameters=("temperature", "schema"))),
+    judged_row(called("f", is_by_rule=True, call_count=0, input_tokens=None, output_tokens=None, cost_usd=None)),
     judged_row(
-        detail("g", cost_usd=None, flags=["punctuation_only", "addresses_judge"], refused_parameters=["temperature"])
+        called("g", cost_usd=None, flags=("punctuation_only", "addresses_judge"), refused_parameters=("temperature",))
     ),
     judged_row(),
 ]  # fmt: skip
@@ -188,11 +196,10 @@ def test_verdicts_are_counted_and_added_up() -> None:
 
 def test_verdicts_of_checks_are_counted() -> None:
     """Each judged check of a case rests on one of its own; those of a jury count for their judges."""
-    jury = [{"value": 1.0, "verdict": detail("c", judge="a")}, {"value": 0.0, "verdict": detail("d", judge="b")}]
-    checks = [{"passed": True, "verdict": detail("a")}, {"passed": None}, {"verdict": detail("b")}, {"jury": jury}]
-    score = Score("assertions", ScoreStatus.SCORED, value=1.0, detail={"checks": checks})
-    other = Score("odd", ScoreStatus.SCORED, value=1.0, detail={"checks": {"select": True}})
-    summary = folded([row(score, other)])
+    jury = [called("c", judge="a", check_index=3), called("d", judge="b", check_index=3)]
+    judgements = (called("a", check_index=0), called("b", check_index=2), *jury)
+    score = Score("assertions", ScoreStatus.SCORED, value=1.0, judgements=judgements)
+    summary = folded([row(score)])
     assert summary is not None
     assert summary.verdict_count == 4
     assert summary.cost_usd == pytest.approx(0.4)
@@ -202,7 +209,7 @@ def test_verdicts_of_checks_are_counted() -> None:
 def test_the_order_of_rows_does_not_matter() -> None:
     """To the last bit, as for everything in a summary."""
     rng = random.Random(1)
-    rows = [judged_row(detail(str(n), cost_usd=rng.random())) for n in range(200)]
+    rows = [judged_row(called(str(n), cost_usd=rng.random())) for n in range(200)]
     first = folded(rows)
     rng.shuffle(rows)
     assert folded(rows) == first
@@ -214,9 +221,8 @@ def test_the_summary_crosses_the_wire_as_it_is() -> None:
 
 
 def test_without_verdicts_there_is_nothing() -> None:
-    """None, not zeros; the detail of a score may hold anything."""
-    odd = Score("m", ScoreStatus.SCORED, value=1.0, detail={"verdict": "yes"})
-    assert folded([judged_row(), row(odd)]) is None
+    """None, not zeros; a verdict that was never requested is none."""
+    assert folded([judged_row(), judged_row(verdict(""))]) is None
     assert JudgingSummary().hit_rate is None
 
 

@@ -26,7 +26,7 @@ def events(*sequences: int) -> list[pb.RunEvent]:
 
 
 def large_row(sequence: int, chars: int) -> RowResult:
-    score = Score("m", ScoreStatus.ERROR, reason="\u6570" * chars)
+    score = Score("m", ScoreStatus.ERROR, reason="e", message="\u6570" * chars)
     return RowResult("c", 0, 1, "", AgentStatus.SUCCESS, None, (score,), None, "", sequence=sequence)
 
 

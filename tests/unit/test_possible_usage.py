@@ -93,7 +93,7 @@ def test_tokens_that_were_not_counted_are_skipped(usage: dict[str, Any], tokens:
         score = assay.score(metric, {"text": "x", "usage": usage}, **prices)
         if isinstance(due, str):
             assert (score.value, score.reason) == (None, "no_tokens")
-            assert due in score.detail.get("message", "")
+            assert due in score.message
         else:
             assert score.value == pytest.approx(due)
 

@@ -94,13 +94,13 @@ def test_texts_are_cut_harder_where_a_report_would_be_too_large() -> None:
 def test_scores_keep_reasons_and_what_produced_them() -> None:
     """A judge's reasoning and a metric's message are texts, the rest is JSON to look at."""
     scores = {
-        "quality": score(2.0, passed=False, detail={"reasoning": "too short", "verdict": {"judge": "j"}}),
+        "quality": {**score(2.0, passed=False), "judgements": [{"judge": "j", "reasoning": "too short"}]},
         "rouge": score(None, reason="no_reference", message="the case has no reference"),
         "exact": score(None, reason="no_reference", message="the case has no reference"),
     }
     shown = detail(scores=scores)["scores"]
     assert shown["quality"]["reasoning"] == "too short"
-    assert shown["quality"]["detail"] == '{"verdict":{"judge":"j"}}'
+    assert shown["quality"]["detail"] == '{"judgements":[{"judge":"j"}]}'
     assert [shown[name]["message"] for name in scores] == [
         None,
         "the case has no reference",

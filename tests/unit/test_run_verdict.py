@@ -34,7 +34,7 @@ from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 RIGHT, WRONG, FAILED, SLOW = "right", "wrong", "failed", "slow"
 """How a row fares: the agent raises, or its time is up."""
 GOOD = {"reasoning": "r", "accuracy": 1.0, "completeness": 1.0, "relevance": 1.0}
-NO_JUDGE = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": "no judge"})
+NO_JUDGE = JudgeEvidence(None, skipped="judge_not_configured", message="no judge")
 
 
 def metrics(*names: str, **named: dict[str, Any]) -> list[Metric]:

@@ -11,8 +11,8 @@ def test_what_functions_raise_is_counted_in_bounded_memory() -> None:
     """Another text on every row is kept a hundred times, and counted under the stable word from then on."""
     uncomputed = Uncomputed()
     for number in range(5_000):
-        detail = {"function": "m:f", "message": f"ValueError: {number} " + "x" * 3_000}
-        score = Score("m", ScoreStatus.ERROR, reason="function_raised", detail=detail)
+        message = f"ValueError: {number} " + "x" * 3_000
+        score = Score("m", ScoreStatus.ERROR, reason="function_raised", detail={"function": "m:f"}, message=message)
         uncomputed.take(RowResult("c", number, 1, "", AgentStatus.SUCCESS, None, (score,), None, ""))
     summary = MetricSummary(metric="m", value=None, scored_count=0, skipped_count=0, error_count=5_000)
     (line,) = uncomputed.lines([summary])

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from assay.agent.v1 import agent_pb2
 from assay.errors import DatasetError, SetupError
+from assay.metrics.core.explanations import score_message
+from assay.metrics.core.score import score_from_json, score_to_json
 from assay.model import run as results
 from assay.model.answers.agent_response import (
     AgentError,
@@ -31,6 +33,7 @@ from assay.model.answers.agent_response import (
 from assay.model.answers.approvals import Approval, Decision, UnusedApproval
 from assay.model.answers.interrupts import DecisionKind
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn, case_from_json, case_to_json
+from assay.model.judgement import Judgement, JudgementCall, JudgementStatus
 from assay.model.judging_summary import JudgingSummary
 from assay.model.stored_dataset import StoredDataset
 from assay.v1 import case_pb2, comparison_pb2, row_pb2, run_pb2, spec_pb2
@@ -234,7 +237,7 @@ SCORE = st.one_of(
         TEXT,
         OBJECT,
     ),
-)
+).map(lambda score: dataclasses.replace(score, message=score_message(score)))
 RESULT = st.builds(
     results.RowResult,
     case_id=TEXT,
@@ -524,26 +527,36 @@ def test_an_id_of_a_run_that_is_none_is_refused(run_id: str) -> None:
 
 
 def test_judgements_are_typed_on_the_wire() -> None:
-    """Of a jury one judgement each, of turns with their index; the detail stays whole."""
-    verdict = {
-        "status": "valid",
-        "judge": "openai:m",
-        "model": "m-1",
-        "rubric": "quality",
-        "fingerprint": "f",
-        "scores": {"score": 4.0},
-        "cached": True,
-        "by_rule": False,
-        "flags": ["empty"],
-    }
-    invalid = {**verdict, "status": "invalid"}
-    jury = [{"value": 4.0, "reasoning": "Good.", "verdict": verdict}, {"value": None, "verdict": invalid}]
-    turns = [{"turn_index": 1, "detail": {"reasoning": "Right.", "verdict": verdict}}]
-    scores = [results.Score("quality", results.ScoreStatus.SCORED, 4.0, True, detail={"jury": jury, "turns": turns})]
-    row = results.RowResult("c", 0, 1, "", AgentStatus.SUCCESS, True, scores, 1.0, "")
+    """Of a jury one judgement each, of turns with their index; the detail does not repeat them."""
+    calls = (JudgementCall("http_429"), JudgementCall("replied", 10, 2, 0.5, 12.5, is_estimated=True))
+    first = Judgement(
+        "openai:m", "quality", JudgementStatus.VALID, "m-1", "f", reasoning="Right.", scores={"score": 4.0}, value=4.0,
+        turn_index=0, check_index=1, is_cached=True, is_by_rule=True, is_batched=True, is_recorded=True,
+        flags=("empty",), key="k", temperature=0.0, call_count=2, input_tokens=10, output_tokens=0, cost_usd=0.0,
+        is_estimated=True, saved_tokens=7, saved_usd=0.1, refused_parameters=("schema",), calls=calls,
+    )  # fmt: skip
+    second = Judgement("openai:n", "quality", JudgementStatus.INVALID, reason="invalid_verdict", message="None.")
+    judgements = (first, second, Judgement("", "", JudgementStatus.UNAVAILABLE))
+    score = results.Score("quality", results.ScoreStatus.SCORED, 4.0, True, judgements=judgements)
+    assert score_from_json(json.loads(json.dumps(score_to_json(score)))) == score
+    row = results.RowResult("c", 0, 1, "", AgentStatus.SUCCESS, True, [score], 1.0, "")
     message = result_to_wire(row)
-    of_turn, first, second = message.scores[0].judgements
-    assert (of_turn.turn_index, of_turn.reasoning, of_turn.HasField("value")) == (1, "Right.", False)
-    assert (first.value, first.judge, first.is_cached, dict(first.scores)) == (4.0, "openai:m", True, {"score": 4.0})
-    assert (second.status, second.HasField("value")) == (row_pb2.JUDGEMENT_STATUS_INVALID, False)
-    assert result_from_wire(message).scores[0].judgements == scores[0].judgements
+    assert message.scores[0].detail_json == ""
+    assert (second.message, message.scores[0].judgements[1].HasField("value")) == ("None.", False)
+    assert result_from_wire(message).scores[0].judgements == judgements
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (results.Score("m", results.ScoreStatus.SKIPPED, reason="no_reference"), "the case has no reference"),
+        (results.Score("m", results.ScoreStatus.ERROR, reason="e", message="Own."), "Own."),
+        (results.Score("m", results.ScoreStatus.SCORED, 0.5, False, detail={"threshold": 0.75}),
+         "0.5 is below the threshold of 0.75"),
+        (results.Score("m", results.ScoreStatus.SCORED, 0.9, True, detail={"threshold": 0.75}), ""),
+    ],
+)  # fmt: skip
+def test_the_sentence_on_a_score_is_on_the_wire(score: results.Score, message: str) -> None:
+    """A client in any language shows it as it is, and needs no table of reasons."""
+    row = results.RowResult("c", 0, 1, "", AgentStatus.SUCCESS, True, [score], 1.0, "")
+    assert result_to_wire(row).scores[0].message == message

@@ -336,14 +336,13 @@ def _verdict(score: Score, *, gated: bool = True) -> str:
 
 
 def _document(score: Score) -> dict[str, Any]:
-    detail = {key: value for key, value in score.detail.items() if key != "message"}
     return {
         "value": score.value,
         "status": score.status.value,
         "passed": score.passed,
         "reason": score.reason or None,
         "message": score_message(score) or None,
-        "detail": detail,
+        "detail": dict(score.detail),
     }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.answers.interrupts import interrupt_text
+from assay.model.judgement import judgement_to_json
 from assay.reports.words.expected_text import expected_parts
 from assay.reports.words.judging_text import judge_reasons
 from assay.reports.words.metric_text import seconds_text
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from assay.model.run import RowAttempt, RowResult, Run, Score
 
 
-_SHOWN = (TURNS, "message")
-"""Entries of a score's detail that are printed elsewhere: with the turns, or beside the value."""
 _MADE_BY = ("version", "function", "model", "revision", "precision", "engine", "vectors", "prompt_hash")
 """Entries of a score's detail that name its producer; they share the last line of a score."""
 
@@ -100,12 +99,14 @@ def _scores(run: Run, scores: Sequence[Score]) -> list[str]:
     lines = []
     for score, line in zip(scores, table(score_rows(run, scores)).split("\n") if scores else (), strict=True):
         lines.append(line)
-        detail = {
-            name: _value(value) for name, value in score.detail.items() if name not in _SHOWN and value is not None
-        }
+        detail = {name: _value(value) for name, value in score.detail.items() if name != TURNS and value is not None}
         lines += [f"  {shorten(name, None)}: {value}" for name, value in detail.items() if name not in _MADE_BY]
         made_by = ", ".join(f"{name} {detail[name]}" for name in _MADE_BY if name in detail)
         lines += [f"  made by: {made_by}"] if made_by else []
+        for judgement in score.judgements if TURNS not in score.detail else ():
+            lines += [f"  reasoning: {shorten(judgement.reasoning, None)}"] if judgement.reasoning else []
+            verdict = {name: value for name, value in judgement_to_json(judgement).items() if name != "reasoning"}
+            lines.append(f"  verdict: {json_text(verdict)}")
     return lines
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.metrics.core.score import score_from_json
-from assay.metrics.core.turn_scores import TURNS, turn_details
+from assay.metrics.core.turn_scores import scores_by_turn
 from assay.model.answers.agent_response import AgentErrorKind
 from assay.text.unsafe_text import clean, cut, json_text, shorten
 from assay_cli.output.terminal import WIDE
@@ -51,12 +50,7 @@ def _is_failing(row: RowResult, index: int) -> bool:
 
 def turn_scores(row: RowResult, index: int) -> list[Score]:
     """Return the scores of one turn by the metrics that score single turns."""
-    return [
-        score_from_json({**scores, "metric": score.metric})
-        for score in row.scores
-        for scores in score.detail.get(TURNS, ())
-        if scores["turn_index"] == index
-    ]
+    return [part for score in row.scores for turn_index, part in scores_by_turn(score) if turn_index == index]
 
 
 def _exchange_lines(question: str, response: AgentResponse | None, references: Sequence[str], width: int) -> list[str]:
@@ -89,7 +83,7 @@ def traceback_lines(row: RowResult, width: int | None = None) -> list[str]:
     of a narrow terminal.
     """
     error = row.response.error if row.response is not None else None
-    of_metrics = (detail.get("traceback") for score in row.scores for _, detail in turn_details(score.detail))
+    of_metrics = (part.detail.get("traceback") for score in row.scores for _, part in scores_by_turn(score))
     text = error.traceback if error is not None else next(filter(None, of_metrics), "")
     lines = clean(str(text), keep_lines=True).split("\n") if text else []
     return lines if width is None else [cut(line, max(width, WIDE)) for line in lines]
@@ -101,8 +95,8 @@ def function_reasons(row: RowResult) -> list[str]:
     for score in row.scores:
         if score.passed or (score.value is not None and score.passed is None):
             continue
-        for _, detail in turn_details(score.detail):
-            message = (detail.get("message") or detail.get("reasoning")) if "function" in detail else None
+        for _, part in scores_by_turn(score):
+            message = (part.message or part.detail.get("reasoning")) if "function" in part.detail else None
             if message:
                 reasons.setdefault(f"{score.metric}: {message}")
     return list(reasons)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
 from assay.judging.recorded_verdicts import rubric_sha256
-from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
-from assay.metrics.core.turn_scores import turn_details
+from assay.metrics.checks.judged_checks import criterion_of
 from assay.text.equality import is_blank
 from assay.text.unsafe_text import clean, json_text
 
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
     from assay.datasets import DatasetInfo
     from assay.model.case import Case
+    from assay.model.judgement import Judgement
     from assay.model.run import RowResult, Run
     from assay.specs.model import Spec
 
@@ -58,12 +57,13 @@ class VerdictRecording:
 
     def take(self, row: RowResult, case: Case | None, file: IO[str]) -> None:
         """Write the verdicts on a row."""
-        for entry in _verdicts(row, case):
-            verdict = entry.detail["verdict"]
-            if verdict.get("status") != "valid" or "scores" not in verdict or _is_left_out(row, entry.turn):
+        for judgement, criterion in _judgements(row, case):
+            if not judgement.is_valid or _is_left_out(row, judgement.turn_index):
                 self._invalid += 1
                 continue
-            file.write(json_text(_line(row, entry, self._rubrics, repeats=self._repeats, case=case)) + "\n")
+            file.write(
+                json_text(_line(row, judgement, criterion, self._rubrics, repeats=self._repeats, case=case)) + "\n"
+            )
             self._recorded += 1
 
     def finish(self, file: IO[str]) -> None:
@@ -75,34 +75,19 @@ class VerdictRecording:
         return f"verdicts: {self._recorded} recorded in {clean(str(shown))}{lacking}"
 
 
-@dataclass(frozen=True, slots=True)
-class _RowVerdict:
-    """A verdict on a row.
-
-    Args:
-        detail: Score or check detail that contains the verdict.
-        turn: Index of the judged turn; None if only the row's last answer is scored.
-        criterion: Criterion of the judged check; empty for a metric's verdict.
-    """
-
-    detail: Mapping[str, Any]
-    turn: int | None
-    criterion: str
-
-
-def _verdicts(row: RowResult, case: Case | None) -> list[_RowVerdict]:
-    """Return the verdicts on a row without duplicates."""
-    entries: dict[tuple[object, ...], _RowVerdict] = {}
+def _judgements(row: RowResult, case: Case | None) -> list[tuple[Judgement, str]]:
+    """Return the verdicts on a row without duplicates, each with the criterion of its check, empty for a metric's."""
+    judgements: dict[tuple[object, ...], tuple[Judgement, str]] = {}
     for score in row.scores:
-        for turn, detail in turn_details(score.detail):
-            checks = detail.get("checks")
-            pairs = zip(case.assertions, checks, strict=False) if case is not None and isinstance(checks, list) else ()
-            judged = [(criterion_of(check), part) for check, part in pairs if check.type in JUDGED_CHECKS]
-            for criterion, part in [("", detail), *judged]:
-                verdict = part.get("verdict")
-                if isinstance(verdict, dict) and "rubric" in verdict:
-                    entries.setdefault((turn, verdict["rubric"], criterion), _RowVerdict(part, turn, criterion))
-    return list(entries.values())
+        for judgement in score.judgements:
+            criterion = ""
+            if judgement.check_index is not None:
+                if case is None:
+                    continue
+                criterion = criterion_of(case.assertions[judgement.check_index])
+            place = judgement.turn_index, judgement.rubric, criterion
+            judgements.setdefault(place, (judgement, criterion))
+    return list(judgements.values())
 
 
 def _is_left_out(row: RowResult, turn: int | None) -> bool:
@@ -111,23 +96,28 @@ def _is_left_out(row: RowResult, turn: int | None) -> bool:
 
 
 def _line(
-    row: RowResult, entry: _RowVerdict, rubrics: Mapping[str, str], *, repeats: int, case: Case | None
+    row: RowResult,
+    judgement: Judgement,
+    criterion: str,
+    rubrics: Mapping[str, str],
+    *,
+    repeats: int,
+    case: Case | None,
 ) -> dict[str, Any]:
     """Return the record of one verdict, with the texts that it judges; `rubrics` has the run's own ones by name."""
-    verdict = entry.detail["verdict"]
-    own_rubric = rubrics.get(verdict["rubric"], "")
-    exchange = row if entry.turn is None else row.turns[entry.turn]
+    own_rubric = rubrics.get(judgement.rubric, "")
+    exchange = row if judgement.turn_index is None else row.turns[judgement.turn_index]
     return {
         "case": row.case_id,
         **({"repeat": row.repeat} if repeats > 1 else {}),
-        **({"turn": entry.turn} if entry.turn is not None else {}),
-        "rubric": verdict["rubric"],
+        **({"turn": judgement.turn_index} if judgement.turn_index is not None else {}),
+        "rubric": judgement.rubric,
         **({"rubric_sha256": rubric_sha256(own_rubric)} if own_rubric else {}),
-        **({"criterion": entry.criterion} if entry.criterion else {}),
+        **({"criterion": criterion} if criterion else {}),
         "question": exchange.input,
         "references": [text for text in exchange.references if not is_blank(text)],
         **({"contexts": list(case.contexts)} if case is not None and case.contexts else {}),
         "answer": exchange.response.text if exchange.response is not None else "",
-        "judge": verdict["judge"],
-        "verdict": {"reasoning": entry.detail.get("reasoning", ""), **verdict["scores"]},
+        "judge": judgement.judge,
+        "verdict": {"reasoning": judgement.reasoning, **judgement.scores},
     }

@@ -42,7 +42,7 @@ from assay.metrics.checks.similar_checks import (
 from assay.metrics.checks.unmade_checks import NEVER_MADE, NO_JUDGE_FOR_IT
 from assay.metrics.core.embedder_record import EmbedderRecord
 from assay.metrics.core.embedding import EMBEDDING
-from assay.metrics.core.explanations import listed, message_of, quoted, threshold_sentence
+from assay.metrics.core.explanations import listed, quoted, reason_sentence, threshold_sentence
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Assertion, Case
+    from assay.model.judgement import Judgement
     from assay.model.run import RowResult
     from assay.model.run_spec import MetricSpec
 
@@ -179,7 +180,7 @@ class Assertions(ThresholdMetric):
         if not row.case.assertions:
             return self._skipped("no_assertions")
         if row.response.is_failed:
-            outcomes = [Outcome(False, 0.0, message_of("agent_error", {})) for _ in row.case.assertions]
+            outcomes = [Outcome(False, 0.0, reason_sentence("agent_error")) for _ in row.case.assertions]
         else:
             results = (self._outcome(index, check, row) for index, check in enumerate(row.case.assertions))
             pairs = zip(row.case.assertions, results, strict=True)
@@ -187,17 +188,27 @@ class Assertions(ThresholdMetric):
         own = row.case.thresholds.get("assertions")
         verdict = _Made(tuple(zip(row.case.assertions, outcomes, strict=True)), own)
         detail: dict[str, Any] = {"version": self.version, "checks": verdict.document}
+        judged = verdict.judgements
         if own is not None:
             detail["threshold"] = own
         if verdict.error:
-            return Score(self.name, ScoreStatus.ERROR, passed=verdict.passed, reason=verdict.error, detail=detail)
+            return Score(
+                self.name,
+                ScoreStatus.ERROR,
+                passed=verdict.passed,
+                reason=verdict.error,
+                detail=detail,
+                judgements=judged,
+            )
         if row.response.is_failed:
             return scored(self.name, verdict.value or 0.0, passed=False, reason="agent_error", detail=detail)
         if verdict.is_undecided:
             detail["undecided"] = True
         if verdict.value is None:
-            return self._skipped(verdict.reason, detail=detail)
-        return scored(self.name, verdict.value, passed=verdict.passed, reason=verdict.reason, detail=detail)
+            return self._skipped(verdict.reason, detail=detail, judgements=judged)
+        return scored(
+            self.name, verdict.value, passed=verdict.passed, reason=verdict.reason, detail=detail, judgements=judged
+        )
 
     def explain(self, row: Row, score: Score) -> str:
         """Return the checks that fail the row, with expected and actual values."""
@@ -291,6 +302,15 @@ class _Made:
             }
             for check, outcome in self.checks
         ]
+
+    @property
+    def judgements(self) -> tuple[Judgement, ...]:
+        """The verdicts behind judged checks."""
+        return tuple(
+            dataclasses.replace(judgement, check_index=index)
+            for index, (_, outcome) in enumerate(self.checks)
+            for judgement in outcome.judgements
+        )
 
     @cached_property
     def _open(self) -> list[tuple[Assertion, Outcome]]:

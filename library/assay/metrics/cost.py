@@ -116,5 +116,4 @@ class Cost(ThresholdMetric):
         message = why_uncounted(row.response, parts=True) if reason == "no_tokens" else ""
         if "cost_usd" in row.response.metadata:
             message = f"{reason.replace('_', ' ')}: {_MISPLACED}"
-        detail = {"message": message} if message else {}
-        return self._skipped(reason, detail=detail)
+        return self._skipped(reason, message=message)

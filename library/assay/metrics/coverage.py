@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.declining import DECLINE_PHRASES, Declining
-from assay.metrics.core.explanations import message_of, quoted
+from assay.metrics.core.explanations import quoted, score_message
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
@@ -111,7 +111,7 @@ class Coverage(ThresholdMetric):
             return f"nothing was retrieved for the question; the answer is {quoted(row.response.text)}"
         if score.reason == "fallback_phrase":
             return f"the answer says that nothing was found: {quoted(row.response.text)}"
-        return message_of(score.reason, score.detail)
+        return score_message(score)
 
     def _why_not(self, row: Row) -> str:
         if row.response.is_failed:

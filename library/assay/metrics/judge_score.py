@@ -94,7 +94,7 @@ class JudgeScore(JudgedMetric):
     def _graded(self, evidence: JudgeEvidence, detail: dict[str, Any]) -> Score:
         verdict = read_structured(evidence)
         if isinstance(verdict, str):
-            return self._not_computed(verdict, detail)
+            return self._not_computed(verdict, detail, message=evidence.message, judgements=evidence.judgements)
         detail |= {"criteria": verdict.parts} if evidence.scale is not None else verdict.parts
-        detail |= {"derived": verdict.derived, "coherent": verdict.coherent, "reasoning": verdict.reasoning}
-        return self._scored_by_threshold(verdict.overall, detail)
+        detail |= {"derived": verdict.derived, "coherent": verdict.coherent}
+        return self._scored_by_threshold(verdict.overall, detail, judgements=evidence.judgements)

@@ -111,9 +111,9 @@ class Python(ThresholdMetric):
         if outcome is None:
             return self._skipped(_NO_CLIENT, detail=detail)
         if outcome.error:
-            texts = {"message": outcome.message, "traceback": outcome.traceback}
-            detail |= {key: text for key, text in texts.items() if text}
-            return not_computed(self.name, outcome.error, decides=True, **detail)
+            if outcome.traceback:
+                detail["traceback"] = outcome.traceback
+            return not_computed(self.name, outcome.error, decides=True, detail=detail, message=outcome.message)
         if outcome.reasoning:
             detail["reasoning"] = outcome.reasoning
         return self._scored(outcome, detail)

@@ -93,5 +93,7 @@ class Quality(JudgedMetric):
     def _graded(self, evidence: JudgeEvidence, detail: dict[str, Any]) -> Score:
         rating = None if evidence.error else read_rating(evidence)
         if rating is None:
-            return self._not_computed(evidence.error or "invalid_verdict", detail)
-        return self._scored_by_threshold(rating, detail)
+            return self._not_computed(
+                evidence.error or "invalid_verdict", detail, message=evidence.message, judgements=evidence.judgements
+            )
+        return self._scored_by_threshold(rating, detail, judgements=evidence.judgements)

@@ -11,6 +11,7 @@ applies to it.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
@@ -97,12 +98,12 @@ class Sources(ThresholdMetric):
         if row.response.is_failed:
             return self._checked(False, "agent_error", detail)
         if faults and (unread := unread_names(missing, row.response, row.response.sources)):
-            detail["message"] = unread
-            return self._not_computed("sources_without_names", detail)
-        if faults:
-            given = f"the answer names {listed(map(source_name, row.response.sources)) or 'none'}"
-            detail["message"] = "; ".join([*(message for _, message in faults), given])
-        return self._checked(not faults, faults[0][0] if faults else "", detail)
+            return self._not_computed("sources_without_names", detail, message=unread)
+        if not faults:
+            return self._checked(True, "", detail)
+        given = f"the answer names {listed(map(source_name, row.response.sources)) or 'none'}"
+        message = "; ".join([*(message for _, message in faults), given])
+        return dataclasses.replace(self._checked(False, faults[0][0], detail), message=message)
 
     def _counted(self, source: Source) -> tuple[str, ...]:
         """Return the names of a source that counts; nothing for another."""

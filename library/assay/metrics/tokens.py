@@ -79,8 +79,7 @@ class Tokens(ThresholdMetric):
         usage = row.response.usage
         total = tokens_used(usage)
         if usage is None or total is None:
-            message = why_uncounted(row.response)
-            return self._skipped("no_tokens", detail={"message": message} if message else {})
+            return self._skipped("no_tokens", message=why_uncounted(row.response))
         input_tokens, output_tokens = counted_parts(usage)
         counts = {name: getattr(usage, name) for name in _BUCKETS} | {
             "input_tokens": input_tokens,

@@ -22,7 +22,7 @@ With in_order and exact the longest common subsequence counts as made. A call th
 its value is 0. A case, or turn, without expected tools is skipped where nothing is forbidden; with `without_expected:
 no_calls` none is expected of it. An answer that does not report its calls (it has no `tool_calls`, not even an empty
 list) is not one that called none: it has no value, and its row is undecided. An agent error fails; its value is that of
-the calls before it, and 0 for match or where nothing is expected. `detail.message` says what is wrong. Arguments that
+the calls before it, and 0 for match or where nothing is expected. `message` says what is wrong. Arguments that
 are no JSON object match no expectation of arguments. The first 500 calls can be expected ones; all of them count.
 The aggregate is the mean; a threshold applies to it.
 """
@@ -168,8 +168,8 @@ class ToolCalls(ThresholdMetric):
         failed = row.response.is_failed
         if calls is None and not failed:
             message = "the answer does not report its tool calls"
-            detail = {"version": self.version, "undecided": True, "message": message}
-            return self._skipped("calls_not_reported", detail=detail)
+            detail = {"version": self.version, "undecided": True}
+            return self._skipped("calls_not_reported", detail=detail, message=message)
         return self._scored([Call(call) for call in calls or ()], expected or (), failed=failed, free=expected is None)
 
     def _expected(self, row: Row) -> tuple[ExpectedTool, ...] | None:
@@ -212,7 +212,8 @@ class ToolCalls(ThresholdMetric):
         invalid = [call.name for call in first if call.arguments is None]
         named = {"missing": missing, "further": further, "forbidden": forbidden, "invalid_arguments": invalid}
         detail |= {name: names[:_MOST_NAMED] for name, names in named.items() if names}
-        if reason:
+        message = ""
+        if reason and not failed:
             anywhere = matched(first, expected) if missing and self._trajectory in IN_ORDER else matches
             wrong = complaint(
                 expected=expected,
@@ -222,14 +223,13 @@ class ToolCalls(ThresholdMetric):
                 forbidden=forbidden,
                 trajectory="any_order" if free else self._trajectory,
             )
-            detail["message"] = f"{wrong} ({expected_and_called(expected, calls)})"[:MAX_MESSAGE_CHARS]
+            message = f"{wrong} ({expected_and_called(expected, calls)})"[:MAX_MESSAGE_CHARS]
         value = float(not reason) if self._score == "match" or free else figures[self._score]
         if forbidden or (failed and (self._score == "match" or not expected)):
             value = 0.0
         if failed:
             reason = "agent_error"
-            detail.pop("message", None)
-        return scored(self.name, value, passed=not reason, reason=reason, detail=detail)
+        return scored(self.name, value, passed=not reason, reason=reason, detail=detail, message=message)
 
     def _forbidden_calls(self, calls: Sequence[Call]) -> list[str]:
         """Return the names of the calls that are forbidden, each once, in the order of the calls."""

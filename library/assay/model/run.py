@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
-from assay.model.judgement import Judgement, judgements_of
 from assay.model.run_spec import (
     AgentSpec,
     CaseSelection,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.model.judge_calibration import JudgeCalibration
+    from assay.model.judgement import Judgement
     from assay.model.judging_summary import JudgingSummary
 
 __all__ = [
@@ -137,6 +137,8 @@ class Score:
         passed: Whether the row passes by this metric; None where the metric does not decide.
         reason: A stable code such as "no_reference", or empty.
         detail: The origin of the score and the metric's further results.
+        message: Why it fails or has no value, as a sentence; empty if the standard sentence for its reason applies.
+        judgements: The verdicts of the judges behind the score, by turn and check and in the order of a jury.
 
     Raises:
         ValueError: The value is not finite or does not fit the status.
@@ -148,11 +150,8 @@ class Score:
     passed: bool | None = None
     reason: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def judgements(self) -> tuple[Judgement, ...]:
-        """The verdicts of the judges behind the score, by turn and in the order of a jury; empty without a judge."""
-        return judgements_of(self.detail)
+    message: str = ""
+    judgements: tuple[Judgement, ...] = ()
 
     def __post_init__(self) -> None:
         has_value = self.value is not None and math.isfinite(self.value)

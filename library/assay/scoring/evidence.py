@@ -18,6 +18,7 @@ from assay.metrics.core.score import (
     scored,
 )
 from assay.metrics.core.similarity import cosine
+from assay.model.judgement import Judgement, JudgementStatus
 from assay.model.run import MetricSpec, Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -137,7 +138,12 @@ def verdicts_of(case: Case) -> dict[str, JudgeEvidence]:
     brought = case.metadata.get("verdicts")
     if not isinstance(brought, Mapping):
         return {}
-    return {
-        str(rubric): JudgeEvidence(verdict) if isinstance(verdict, Mapping) else JudgeEvidence(None, text=str(verdict))
-        for rubric, verdict in brought.items()
-    }
+    return {str(rubric): _verdict_of(str(rubric), verdict) for rubric, verdict in brought.items()}
+
+
+def _verdict_of(rubric: str, verdict: object) -> JudgeEvidence:
+    if not isinstance(verdict, Mapping):
+        return JudgeEvidence(None, text=str(verdict))
+    reasoning = verdict.get("reasoning")
+    judgement = Judgement("", rubric, JudgementStatus.VALID, reasoning=reasoning if isinstance(reasoning, str) else "")
+    return JudgeEvidence(verdict, judgement=judgement)

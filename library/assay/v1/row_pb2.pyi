@@ -188,6 +188,7 @@ class Score(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     PASSED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     DETAIL_JSON_FIELD_NUMBER: _builtins.int
     JUDGEMENTS_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
@@ -200,11 +201,13 @@ class Score(_message.Message):
     """Whether the row passes by this metric; absent if the metric does not decide."""
     reason: _builtins.str
     """Why the score is skipped, failed or an error: a stable word such as "no_reference", or empty."""
+    message: _builtins.str
+    """Why the score fails or has no value, as a sentence; empty if there is no complaint."""
     detail_json: _builtins.str
     """Origin and details of the score: the text of one JSON object, or empty."""
     @_builtins.property
     def judgements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Judgement]:
-        """The verdicts of the judges behind the score, by turn and in the order of a jury; empty without a judge."""
+        """The verdicts of the judges behind the score, by turn and check and in the order of a jury; empty without a judge."""
 
     def __init__(
         self,
@@ -214,12 +217,13 @@ class Score(_message.Message):
         status: Global___ScoreStatus.ValueType = ...,
         passed: _builtins.bool | None = ...,
         reason: _builtins.str = ...,
+        message: _builtins.str = ...,
         detail_json: _builtins.str = ...,
         judgements: _abc.Iterable[Global___Judgement] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_passed", b"_passed", "_value", b"_value", "passed", b"passed", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_passed", b"_passed", "_value", b"_value", "detail_json", b"detail_json", "judgements", b"judgements", "metric", b"metric", "passed", b"passed", "reason", b"reason", "status", b"status", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_passed", b"_passed", "_value", b"_value", "detail_json", b"detail_json", "judgements", b"judgements", "message", b"message", "metric", b"metric", "passed", b"passed", "reason", b"reason", "status", b"status", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__passed: _TypeAlias = _typing.Literal["passed"]  # noqa: Y015
     _WhichOneofArgType__passed: _TypeAlias = _typing.Literal["_passed", b"_passed"]  # noqa: Y015
@@ -263,13 +267,29 @@ class Judgement(_message.Message):
     RUBRIC_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
     SCORES_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     TURN_INDEX_FIELD_NUMBER: _builtins.int
+    CHECK_INDEX_FIELD_NUMBER: _builtins.int
     IS_CACHED_FIELD_NUMBER: _builtins.int
     IS_BY_RULE_FIELD_NUMBER: _builtins.int
+    IS_BATCHED_FIELD_NUMBER: _builtins.int
+    IS_RECORDED_FIELD_NUMBER: _builtins.int
     FLAGS_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    CALL_COUNT_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    IS_ESTIMATED_FIELD_NUMBER: _builtins.int
+    SAVED_TOKENS_FIELD_NUMBER: _builtins.int
+    SAVED_USD_FIELD_NUMBER: _builtins.int
+    REFUSED_PARAMETERS_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
     judge: _builtins.str
     """The judge, e.g. "openai:gpt-4o-mini"."""
     model: _builtins.str
@@ -280,16 +300,46 @@ class Judgement(_message.Message):
     """Fingerprint of judge and rubric, or empty for a recorded verdict."""
     status: Global___JudgementStatus.ValueType
     """Whether the verdict counts."""
+    reason: _builtins.str
+    """Why the verdict does not count: a stable word such as "invalid_verdict", or empty."""
+    message: _builtins.str
+    """Why the verdict does not count, as a sentence, or empty."""
     reasoning: _builtins.str
     """The judge's reasoning, or empty."""
     value: _builtins.float
     """The metric's value by this judge of a jury; absent without a jury or a valid verdict."""
     turn_index: _builtins.int
     """The judged turn of a conversation, from 0; absent for a single question or a whole conversation."""
+    check_index: _builtins.int
+    """The judged check of the case, from 0; absent if the metric itself is judged."""
     is_cached: _builtins.bool
     """Whether the verdict came from the cache."""
     is_by_rule: _builtins.bool
     """Whether a rule decided without a call of the judge."""
+    is_batched: _builtins.bool
+    """Whether the verdict came through the provider's batch API."""
+    is_recorded: _builtins.bool
+    """Whether the verdict was recorded and came with the case."""
+    key: _builtins.str
+    """SHA-256 of everything that the verdict depends on: metrics that share a verdict have the same key. Empty if no
+    verdict was requested.
+    """
+    temperature: _builtins.float
+    """Sampling temperature; absent if none was sent."""
+    call_count: _builtins.int
+    """Number of calls for the verdict; 0 for a verdict from the cache, by rule or from a recording."""
+    input_tokens: _builtins.int
+    """Input tokens of all calls; absent if unknown."""
+    output_tokens: _builtins.int
+    """Output tokens of all calls, reasoning included; absent if unknown."""
+    cost_usd: _builtins.float
+    """Cost of the verdict in US dollars; absent without a price."""
+    is_estimated: _builtins.bool
+    """Whether tokens and cost are the judge service's estimate."""
+    saved_tokens: _builtins.int
+    """Original tokens of a cached verdict; absent if unknown."""
+    saved_usd: _builtins.float
+    """Original cost of a cached verdict in US dollars; absent if unknown."""
     @_builtins.property
     def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Scores by criterion."""
@@ -297,6 +347,14 @@ class Judgement(_message.Message):
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Flags of the answer, such as "punctuation_only". More may come."""
+
+    @_builtins.property
+    def refused_parameters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Parameters that the model refuses and that were not sent: temperature, schema. More may come."""
+
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgementCall]:
+        """The calls for the verdict, oldest first; empty for a verdict from the cache. At most 20."""
 
     def __init__(
         self,
@@ -306,28 +364,131 @@ class Judgement(_message.Message):
         rubric: _builtins.str = ...,
         fingerprint: _builtins.str = ...,
         status: Global___JudgementStatus.ValueType = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
         reasoning: _builtins.str = ...,
         scores: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         value: _builtins.float | None = ...,
         turn_index: _builtins.int | None = ...,
+        check_index: _builtins.int | None = ...,
         is_cached: _builtins.bool = ...,
         is_by_rule: _builtins.bool = ...,
+        is_batched: _builtins.bool = ...,
+        is_recorded: _builtins.bool = ...,
         flags: _abc.Iterable[_builtins.str] | None = ...,
+        key: _builtins.str = ...,
+        temperature: _builtins.float | None = ...,
+        call_count: _builtins.int = ...,
+        input_tokens: _builtins.int | None = ...,
+        output_tokens: _builtins.int | None = ...,
+        cost_usd: _builtins.float | None = ...,
+        is_estimated: _builtins.bool = ...,
+        saved_tokens: _builtins.int | None = ...,
+        saved_usd: _builtins.float | None = ...,
+        refused_parameters: _abc.Iterable[_builtins.str] | None = ...,
+        calls: _abc.Iterable[Global___JudgementCall] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_turn_index", b"_turn_index", "_value", b"_value", "turn_index", b"turn_index", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_check_index", b"_check_index", "_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_output_tokens", b"_output_tokens", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_temperature", b"_temperature", "_turn_index", b"_turn_index", "_value", b"_value", "check_index", b"check_index", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "temperature", b"temperature", "turn_index", b"turn_index", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_turn_index", b"_turn_index", "_value", b"_value", "fingerprint", b"fingerprint", "flags", b"flags", "is_by_rule", b"is_by_rule", "is_cached", b"is_cached", "judge", b"judge", "model", b"model", "reasoning", b"reasoning", "rubric", b"rubric", "scores", b"scores", "status", b"status", "turn_index", b"turn_index", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_check_index", b"_check_index", "_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_output_tokens", b"_output_tokens", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_temperature", b"_temperature", "_turn_index", b"_turn_index", "_value", b"_value", "call_count", b"call_count", "calls", b"calls", "check_index", b"check_index", "cost_usd", b"cost_usd", "fingerprint", b"fingerprint", "flags", b"flags", "input_tokens", b"input_tokens", "is_batched", b"is_batched", "is_by_rule", b"is_by_rule", "is_cached", b"is_cached", "is_estimated", b"is_estimated", "is_recorded", b"is_recorded", "judge", b"judge", "key", b"key", "message", b"message", "model", b"model", "output_tokens", b"output_tokens", "reason", b"reason", "reasoning", b"reasoning", "refused_parameters", b"refused_parameters", "rubric", b"rubric", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "scores", b"scores", "status", b"status", "temperature", b"temperature", "turn_index", b"turn_index", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__check_index: _TypeAlias = _typing.Literal["check_index"]  # noqa: Y015
+    _WhichOneofArgType__check_index: _TypeAlias = _typing.Literal["_check_index", b"_check_index"]  # noqa: Y015
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__input_tokens: _TypeAlias = _typing.Literal["input_tokens"]  # noqa: Y015
+    _WhichOneofArgType__input_tokens: _TypeAlias = _typing.Literal["_input_tokens", b"_input_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__output_tokens: _TypeAlias = _typing.Literal["output_tokens"]  # noqa: Y015
+    _WhichOneofArgType__output_tokens: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__saved_tokens: _TypeAlias = _typing.Literal["saved_tokens"]  # noqa: Y015
+    _WhichOneofArgType__saved_tokens: _TypeAlias = _typing.Literal["_saved_tokens", b"_saved_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
+    _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
+    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
+    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
     _WhichOneofReturnType__turn_index: _TypeAlias = _typing.Literal["turn_index"]  # noqa: Y015
     _WhichOneofArgType__turn_index: _TypeAlias = _typing.Literal["_turn_index", b"_turn_index"]  # noqa: Y015
     _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
     _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__check_index) -> _WhichOneofReturnType__check_index | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__input_tokens) -> _WhichOneofReturnType__input_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__output_tokens) -> _WhichOneofReturnType__output_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_tokens) -> _WhichOneofReturnType__saved_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__turn_index) -> _WhichOneofReturnType__turn_index | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___Judgement: _TypeAlias = Judgement  # noqa: Y015
+
+@_typing.final
+class JudgementCall(_message.Message):
+    """JudgementCall is one call of a judge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_FIELD_NUMBER: _builtins.int
+    IS_ESTIMATED_FIELD_NUMBER: _builtins.int
+    outcome: _builtins.str
+    """The outcome as a stable word: "replied", or why there is no reply. JudgeCall of the judge's contract lists them. More
+    may come.
+    """
+    input_tokens: _builtins.int
+    """Input tokens; absent if unknown."""
+    output_tokens: _builtins.int
+    """Output tokens, reasoning included; absent if unknown."""
+    cost_usd: _builtins.float
+    """Cost in US dollars; the maximum cost if the outcome is unknown. Absent without a price."""
+    latency_ms: _builtins.float
+    """Duration in milliseconds; absent in a batch."""
+    is_estimated: _builtins.bool
+    """Whether tokens and cost are the judge service's estimate."""
+    def __init__(
+        self,
+        *,
+        outcome: _builtins.str = ...,
+        input_tokens: _builtins.int | None = ...,
+        output_tokens: _builtins.int | None = ...,
+        cost_usd: _builtins.float | None = ...,
+        latency_ms: _builtins.float | None = ...,
+        is_estimated: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_latency_ms", b"_latency_ms", "_output_tokens", b"_output_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "latency_ms", b"latency_ms", "output_tokens", b"output_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_input_tokens", b"_input_tokens", "_latency_ms", b"_latency_ms", "_output_tokens", b"_output_tokens", "cost_usd", b"cost_usd", "input_tokens", b"input_tokens", "is_estimated", b"is_estimated", "latency_ms", b"latency_ms", "outcome", b"outcome", "output_tokens", b"output_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__input_tokens: _TypeAlias = _typing.Literal["input_tokens"]  # noqa: Y015
+    _WhichOneofArgType__input_tokens: _TypeAlias = _typing.Literal["_input_tokens", b"_input_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__latency_ms: _TypeAlias = _typing.Literal["latency_ms"]  # noqa: Y015
+    _WhichOneofArgType__latency_ms: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms"]  # noqa: Y015
+    _WhichOneofReturnType__output_tokens: _TypeAlias = _typing.Literal["output_tokens"]  # noqa: Y015
+    _WhichOneofArgType__output_tokens: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__input_tokens) -> _WhichOneofReturnType__input_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__latency_ms) -> _WhichOneofReturnType__latency_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__output_tokens) -> _WhichOneofReturnType__output_tokens | None: ...
+
+Global___JudgementCall: _TypeAlias = JudgementCall  # noqa: Y015
 
 @_typing.final
 class RowResult(_message.Message):

@@ -17,7 +17,6 @@ from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
 from assay.model.code_identity import CodeIdentity
 from assay.model.judge_calibration import AgreementMeasure, JudgeCalibration, JudgeTrust, LabelDrawing
-from assay.model.judgement import Judgement, JudgementStatus
 from assay.model.run import (
     AttemptOutcome,
     CaseSelection,
@@ -31,8 +30,6 @@ from assay.model.run import (
     RunCounts,
     RunSpec,
     RunState,
-    Score,
-    ScoreStatus,
     StateChanged,
     ThresholdRule,
     TurnResult,
@@ -54,6 +51,7 @@ from assay.wire.converter import Converter, EnumConverter, Functions, Spread, Wo
 from assay.wire.hosted import AGENT, METRIC, agent_problems, metric_problem
 from assay.wire.json_text import mapping_from_text, mapping_to_text
 from assay.wire.judging import JUDGE
+from assay.wire.score import score_from_wire, score_to_wire
 from assay.wire.summary import SUMMARY
 from assay.wire.times import TIMES, timestamp_from_wire, timestamp_to_wire
 
@@ -68,12 +66,6 @@ ROW_VIEWS = EnumConverter(RowView, row_pb2.RowView, unknown=RowView.BASIC)
 _ATTEMPT_OUTCOMES = EnumConverter(
     AttemptOutcome, row_pb2.AttemptOutcome, unknown=AttemptOutcome.CURRENT, CURRENT="STANDS"
 )
-_JUDGEMENT = Converter(
-    Judgement,
-    row_pb2.Judgement,
-    parts={"status": EnumConverter(JudgementStatus, row_pb2.JudgementStatus, unknown=JudgementStatus.INVALID)},
-)
-_SCORE_STATUSES = EnumConverter(ScoreStatus, row_pb2.ScoreStatus, unknown=ScoreStatus.ERROR)
 
 
 def _fields_to_wire(mapping: Mapping[str, str]) -> dict[str, Any]:
@@ -224,18 +216,7 @@ def result_to_wire(result: RowResult) -> row_pb2.RowResult:
         category=result.category,
         status=STATUSES.to_wire(result.status),
         passed=result.passed,
-        scores=[
-            row_pb2.Score(
-                metric=score.metric,
-                value=score.value,
-                status=_SCORE_STATUSES.to_wire(score.status),
-                passed=score.passed,
-                reason=score.reason,
-                detail_json=mapping_to_text(score.detail),
-                judgements=map(_JUDGEMENT.to_wire, score.judgements),
-            )
-            for score in result.scores
-        ],
+        scores=map(score_to_wire, result.scores),
         latency_ms=result.latency_ms,
         message=result.message,
         tags=result.tags,
@@ -289,7 +270,7 @@ def result_from_wire(result: row_pb2.RowResult, sequence: int = 0) -> RowResult:
         category=result.category,
         status=STATUSES.from_wire(result.status),
         passed=result.passed if result.HasField("passed") else None,
-        scores=ByMetric(_score_from_wire(score) for score in result.scores),
+        scores=ByMetric(map(score_from_wire, result.scores)),
         latency_ms=result.latency_ms if result.HasField("latency_ms") else None,
         message=result.message,
         sequence=sequence,
@@ -345,15 +326,4 @@ def event_from_wire(event: run_pb2.RunEvent) -> StateChanged | RowResult:
         at=timestamp_from_wire(change.change_time),
         pause_cause=_PAUSE_CAUSES.from_wire(change.pause_cause),
         counts=_COUNTS.from_wire(change.counts),
-    )
-
-
-def _score_from_wire(score: row_pb2.Score) -> Score:
-    return Score(
-        metric=score.metric,
-        status=_SCORE_STATUSES.from_wire(score.status),
-        value=score.value if score.HasField("value") else None,
-        passed=score.passed if score.HasField("passed") else None,
-        reason=score.reason,
-        detail=mapping_from_text(score.detail_json),
     )

@@ -77,11 +77,12 @@ async def test_all_verdicts_are_ordered_first_at_half_the_price(set_up: SetUp, c
     assert judging is not None
     assert (judging.asked_count, judging.batched_count, judging.cached_count) == (1_030, 1_030, 0)
     assert judging.cost_usd == pytest.approx(1_030 * HALF_PRICE)
-    verdict = rows[0].scores[0].detail["verdict"]
-    assert verdict["batched"] is True
-    assert verdict["calls"] == [
-        {"outcome": "replied", "input_tokens": 1_200, "output_tokens": 150, "cost_usd": pytest.approx(HALF_PRICE)}
-    ]
+    verdict = rows[0].scores[0].judgements[0]
+    assert verdict.is_batched is True
+    (call,) = verdict.calls
+    assert (call.outcome, call.input_tokens, call.output_tokens) == ("replied", 1_200, 150)
+    assert call.cost_usd == pytest.approx(HALF_PRICE)
+    assert call.latency_ms is None
 
 
 async def test_kills_while_a_batch_is_out(set_up: SetUp, case_of: CaseOf) -> None:
@@ -240,8 +241,9 @@ async def test_rows_that_fail_at_different_times_order_a_bounded_number_of_times
         assert [row.scores[0].reason for row in rows] == ["batch_result_missing", "batch_expired", ""]
         assert sum(map(len, stage.provider.batches.submitted)) == 7
         assert len(stage.provider.batches.paid) == 1
-        costs = [row.scores[0].detail["verdict"]["cost_usd"] for row in rows]
+        costs = [row.scores[0].judgements[0].cost_usd for row in rows]
         assert costs[1:] == [0.0, pytest.approx(HALF_PRICE)]
+        assert costs[0] is not None
         assert costs[0] < 0.03
         stage.provider.batches.fate_of = lambda _: ""
         await client.retry_run(run.run_id)
@@ -263,7 +265,7 @@ async def test_a_failure_of_one_request_is_its_rows_error(set_up: SetUp, case_of
         rows = await stage.rows(client, run)
         assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 3), run.state_message
         assert rows[2].scores[0].reason == "judge_unavailable"
-        assert [one["outcome"] for one in rows[2].scores[0].detail["verdict"]["calls"]] == ["http_500"]
+        assert [one.outcome for one in rows[2].scores[0].judgements[0].calls] == ["http_500"]
 
 
 async def test_a_judge_without_a_batch_api_is_refused_before_anything_is_called(set_up: SetUp, case_of: CaseOf) -> None:

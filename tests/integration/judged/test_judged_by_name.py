@@ -84,9 +84,8 @@ async def test_each_metric_has_its_judge_and_its_rubric(set_up: SetUp, case_of: 
         assert {name: score.value for name, score in scores.items()} == {
             "quality": 4, "facts": 0.8, "tone": 1.0, "law": 0.25, "second": 2, "assertions": 0.25
         }  # fmt: skip
-        verdicts = {name: score.detail.get("verdict", {}) for name, score in scores.items()}
-        verdicts["assertions"] = scores["assertions"].detail["checks"][0]["verdict"]
-        origins = {name: (verdict["rubric"], verdict["judge"]) for name, verdict in verdicts.items()}
+        verdicts = {name: score.judgements[0] for name, score in scores.items()}
+        origins = {name: (verdict.rubric, verdict.judge) for name, verdict in verdicts.items()}
         assert {name: (rubric, judge.partition("@")[0]) for name, (rubric, judge) in origins.items()} == {
             "quality": ("quality", "openai:judge-1"), "facts": ("answer", "openai:judge-1"),
             "tone": ("tone", "openai:judge-1"), "law": ("law", "openai:judge-2"),

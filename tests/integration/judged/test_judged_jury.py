@@ -13,6 +13,7 @@ from assay.errors import SpecError
 from assay.judging.canaries import DETAIL
 from assay.model.canary_summary import CanaryKind
 from assay.model.case import Assertion
+from assay.model.judgement import judgement_from_json
 from assay.model.run import JudgeSpec, PauseCause, RunState, ScoreStatus, SpendCap
 from assay.statistics.krippendorff import alpha
 from assay.testing.judges import says, system_of, user_of
@@ -62,9 +63,9 @@ async def test_the_score_is_the_mean_and_each_judge_is_in_the_detail(set_up: Set
     score = rows[0].scores[0]
     assert score.value == pytest.approx(11 / 3)
     assert (score.passed, score.detail["voted"]) == (False, 3)
-    assert [one["value"] for one in score.detail["jury"]] == [5, 4, 2]
-    assert [one["reasoning"] for one in score.detail["jury"]] == ["I say 5.", "I say 4.", "I say 2."]
-    judges = [one["verdict"]["judge"].partition("@")[0] for one in score.detail["jury"]]
+    assert [one.value for one in score.judgements] == [5, 4, 2]
+    assert [one.reasoning for one in score.judgements] == ["I say 5.", "I say 4.", "I say 2."]
+    judges = [one.judge.partition("@")[0] for one in score.judgements]
     assert judges == ["openai:judge-1", "openai:judge-2", "openai:judge-3"]
     assert run.summary is not None
     judging = run.summary.judging
@@ -94,7 +95,7 @@ async def test_a_judge_without_a_valid_verdict_is_left_out(set_up: SetUp, case_o
     assert (run.state, run.counts.passed_count) == (RunState.COMPLETED, 2)
     assert [row.scores[0].detail["voted"] for row in rows] == [2, 1, 2]
     assert (rows[1].scores[0].status, rows[1].scores[0].reason) == (ScoreStatus.ERROR, "too_few_judges")
-    assert [one.get("reason", "") for one in rows[1].scores[0].detail["jury"]] == ["", *["invalid_verdict"] * 2]
+    assert [one.reason for one in rows[1].scores[0].judgements] == ["", *["invalid_verdict"] * 2]
     assert run.summary is not None
     assert run.summary.judging is not None
     assert [one.failed_count for one in run.summary.judging.jurors] == [0, 1, 3]
@@ -154,9 +155,13 @@ async def test_canaries_are_put_to_the_whole_jury(set_up: SetUp, case_of: CaseOf
     (canaries,) = run.summary.judging.canaries
     assert canaries.canary_count == 10
     assert canaries.is_untrusted
-    verdicts = [one["verdict"] for row in rows for one in row.scores[0].detail.get("canary", {"jury": ()})["jury"]]
+    verdicts = [
+        judgement_from_json(one)
+        for row in rows
+        for one in row.scores[0].detail.get("canary", {"judgements": ()})["judgements"]
+    ]
     assert len(verdicts) == 20
-    asked = sum(not verdict["cached"] and not verdict["by_rule"] for verdict in verdicts)
+    asked = sum(not verdict.is_cached and not verdict.is_by_rule for verdict in verdicts)
     assert canaries.cost_usd == pytest.approx(asked * PRICE)
 
 

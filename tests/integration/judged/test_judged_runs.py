@@ -17,6 +17,7 @@ from assay.errors import SpecError
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
+from assay.model.judgement import JudgementStatus
 from assay.model.run import GateOutcome, MetricSpec, PauseCause, Run, RunState, ScoreStatus
 from assay.testing.judges import says, system_of, user_of
 from assay.testing.providers import ProviderRequest, Reply
@@ -71,13 +72,13 @@ async def test_verdicts_become_scores(set_up: SetUp, case_of: CaseOf) -> None:
     for row in rows:
         assert (score_of(row, "quality").value, score_of(row, "judge_score").value) == (4.0, 0.9)
         assert row.passed is True
-        verdict = score_of(row, "quality").detail["verdict"]
-        assert score_of(row, "quality").detail["reasoning"] == "It is right."
-        assert verdict["judge"] == stage.who().identity
-        assert (verdict["rubric"], verdict["status"], verdict["call_count"]) == ("quality", "valid", 1)
-        assert (verdict["input_tokens"], verdict["output_tokens"]) == (1200, 150)
-        assert verdict["cost_usd"] == pytest.approx(0.00195)
-        assert len(verdict["fingerprint"]) == len(verdict["key"]) == 64
+        verdict = score_of(row, "quality").judgements[0]
+        assert verdict.reasoning == "It is right."
+        assert verdict.judge == stage.who().identity
+        assert (verdict.rubric, verdict.status, verdict.call_count) == ("quality", JudgementStatus.VALID, 1)
+        assert (verdict.input_tokens, verdict.output_tokens) == (1200, 150)
+        assert verdict.cost_usd == pytest.approx(0.00195)
+        assert len(verdict.fingerprint) == len(verdict.key) == 64
     assert len(stage.provider.requests) == 10
     asked = next(request for request in stage.provider.requests if "q3" in user_of(request))
     assert "a3" in user_of(asked)
@@ -107,7 +108,7 @@ async def test_what_judging_cost_and_what_the_cache_saved(set_up: SetUp, case_of
     assert (kept.input_tokens, kept.cost_usd, kept.saved_usd) == (0, None, paid.cost_usd)
     assert kept.fingerprints == paid.fingerprints
     assert len(kept.fingerprints) == 2
-    assert [score.detail["verdict"]["cached"] for row in rows for score in row.scores] == [True] * 12
+    assert [score.judgements[0].is_cached for row in rows for score in row.scores] == [True] * 12
     assert len(stage.provider.requests) == 12
 
 
@@ -124,7 +125,7 @@ async def test_what_a_model_refuses_is_in_the_summary(set_up: SetUp, case_of: Ca
     assert run.summary is not None
     assert run.summary.judging is not None
     assert run.summary.judging.refused_parameter_counts == {"temperature": 3}
-    assert score_of(rows[0], "quality").detail["verdict"]["refused_parameters"] == ["temperature"]
+    assert score_of(rows[0], "quality").judgements[0].refused_parameters == ("temperature",)
 
 
 async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of: CaseOf) -> None:
@@ -138,9 +139,9 @@ async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of:
     assert run.state is RunState.COMPLETED
     wrong = score_of(rows[2], "quality")
     assert (wrong.status, wrong.value, wrong.passed, wrong.reason) == (ScoreStatus.ERROR, None, None, "invalid_verdict")
-    assert "no valid verdict" in wrong.detail["message"]
-    verdict = wrong.detail["verdict"]
-    assert (verdict["call_count"], verdict["estimated"]) == (2, True)  # this reply names no usage
+    assert "no valid verdict" in wrong.message
+    verdict = wrong.judgements[0]
+    assert (verdict.call_count, verdict.is_estimated) == (2, True)  # this reply names no usage
     assert rows[2].passed is None
     assert rows[2].message.startswith("quality could not be computed: the judge gave no valid verdict in 2 turns")
     assert [row.passed for row in rows[:2] + rows[3:]] == [True] * 4
@@ -161,7 +162,7 @@ async def test_without_a_judge_nothing_is_made_up(set_up: SetUp, case_of: CaseOf
     for score in row.scores:
         assert (score.status, score.value, score.passed) == (ScoreStatus.SKIPPED, None, None)
         assert score.reason == "judge_not_configured"
-        assert score.detail["message"].startswith("no judge configured: ")
+        assert score.message.startswith("no judge configured: ")
     assert row.passed is None
     assert run.summary is not None
     assert run.summary.judging is None
@@ -190,7 +191,7 @@ async def test_who_fails_or_says_nothing_costs_nothing(set_up: SetUp, case_of: C
     run, rows = await stage.done(stage.settings(adapter="replay"), cases)
     assert [score_of(row, "quality").value for row in rows] == [1.0, None, 4.0]
     assert (score_of(rows[1], "quality").reason, rows[1].passed) == ("agent_error", False)
-    assert score_of(rows[0], "quality").detail["verdict"]["by_rule"]
+    assert score_of(rows[0], "quality").judgements[0].is_by_rule
     assert run.summary is not None
     assert run.summary.judging is not None
     assert (run.summary.judging.verdict_count, run.summary.judging.by_rule_count, run.summary.judging.asked_count) == (
@@ -206,7 +207,7 @@ async def test_odd_answers_keep_the_verdict_of_the_judge_and_are_counted(set_up:
     stage = set_up()
     run, rows = await stage.done(stage.settings(adapter="replay"), [case_of(1, "%"), case_of(2, "a2")])
     assert [score_of(row, "quality").value for row in rows] == [4.0, 4.0]
-    assert [score_of(row, "quality").detail["verdict"]["flags"] for row in rows] == [["punctuation_only"], []]
+    assert [score_of(row, "quality").judgements[0].flags for row in rows] == [("punctuation_only",), ()]
     assert run.summary is not None
     assert run.summary.judging is not None
     assert (run.summary.judging.by_rule_count, run.summary.judging.flag_counts) == (0, {"punctuation_only": 1})
@@ -220,7 +221,7 @@ async def test_a_rubric_of_ones_own(set_up: SetUp, case_of: CaseOf) -> None:
     score = score_of(rows[0], "judge_score")
     assert score.value == 0.75
     assert score.detail["criteria"] == {"politeness": 1.0, "warmth": 0.5}
-    assert score.detail["verdict"]["rubric"] == "tone"
+    assert score.judgements[0].rubric == "tone"
     assert "friendly" in system_of(stage.provider.requests[0])
 
 
@@ -272,7 +273,7 @@ async def test_a_hostile_answer_gets_no_better_score(set_up: SetUp, case_of: Cas
     _, rows = await stage.done(stage.settings(adapter="replay"), [case_of(1, answer), case_of(2, "a2")])
     score = score_of(rows[0], "quality")
     assert (score.status, score.value, score.reason) == (ScoreStatus.ERROR, None, "invalid_verdict")
-    assert score.detail["verdict"]["flags"] == ["addresses_judge"]
+    assert score.judgements[0].flags == ("addresses_judge",)
     assert rows[0].passed is None
     assert score_of(rows[1], "quality").value == 4.0
 
@@ -324,15 +325,15 @@ async def test_every_attempt_is_kept_with_its_tokens_and_cost(set_up: SetUp, cas
     """A failure, a reply that is no verdict, and one that is: each with what it took, and they add up."""
     stage = set_up(Reply("oh", status=500), says({"no": "verdict"}), says(GOOD))
     _, rows = await stage.done(stage.settings(), [case_of(1)])
-    verdict = rows[0].scores[0].detail["verdict"]
-    tries = verdict["calls"]
-    assert [one["outcome"] for one in tries] == ["http_500", "replied", "replied"]
-    assert [one["input_tokens"] for one in tries] == [None, 1_200, 1_200]
-    assert [one["cost_usd"] for one in tries] == [0, pytest.approx(0.00195), pytest.approx(0.00195)]
-    assert all(one["latency_ms"] > 0 for one in tries)
-    assert verdict["call_count"] == 3
-    assert verdict["cost_usd"] == pytest.approx(sum(one["cost_usd"] for one in tries))
-    assert verdict["output_tokens"] == sum(one["output_tokens"] or 0 for one in tries)
+    verdict = rows[0].scores[0].judgements[0]
+    tries = verdict.calls
+    assert [one.outcome for one in tries] == ["http_500", "replied", "replied"]
+    assert [one.input_tokens for one in tries] == [None, 1_200, 1_200]
+    assert [one.cost_usd for one in tries] == [0, pytest.approx(0.00195), pytest.approx(0.00195)]
+    assert all((one.latency_ms or 0) > 0 for one in tries)
+    assert verdict.call_count == 3
+    assert verdict.cost_usd == pytest.approx(sum(one.cost_usd or 0.0 for one in tries))
+    assert verdict.output_tokens == sum(one.output_tokens or 0 for one in tries)
 
 
 async def test_no_function_is_called_for_a_row_that_awaits_its_verdict(set_up: SetUp, case_of: CaseOf) -> None:

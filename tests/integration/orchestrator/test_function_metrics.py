@@ -163,9 +163,9 @@ async def test_an_error_of_a_function_is_one_of_its_row(serve: Serve, settings_o
         rows = await rows_of(client, run)
     assert [score_of(row, "flawed").reason for row in rows[:3]] == ["function_raised", "function_malformed", ""]
     assert [score_of(row, "slow").reason for row in rows[:3]] == ["", "", "function_timeout"]
-    detail = score_of(rows[0], "flawed").detail
-    assert detail["message"] == "LookupError: no such thing"
-    assert 'raise LookupError("no such thing")' in detail["traceback"]
+    score = score_of(rows[0], "flawed")
+    assert score.message == "LookupError: no such thing"
+    assert 'raise LookupError("no such thing")' in score.detail["traceback"]
     assert [row.passed for row in rows] == [None, None, None, True, True, True]
     assert score_of(rows[0], "exact_match").value == 1.0
     assert run.summary is not None
@@ -231,7 +231,7 @@ async def test_a_client_that_says_nothing_of_a_metric_harms_its_row_alone(
         call.cancel()
         rows = await rows_of(client, run)
     assert {score_of(row, "m").reason for row in rows} == {"function_malformed"}
-    assert {score_of(row, "m").detail["message"] for row in rows} == {"the client sent no value of this metric"}
+    assert {score_of(row, "m").message for row in rows} == {"the client sent no value of this metric"}
 
 
 async def test_a_run_whose_metrics_no_client_computes_pauses_and_resumes(serve: Serve, settings_of: SettingsOf) -> None:
@@ -396,4 +396,4 @@ async def test_what_is_too_large_for_a_message_is_an_error(serve: Serve, setting
     assert score_of(rows["c0"], "m").value == score_of(rows["big"], "m").value == 1.0  # 3 MB fit
     assert score_of(rows["long"], "m").reason == "function_malformed"
     said = "case, history and answer are larger than 3.5 MiB: shorten them"
-    assert score_of(rows["long"], "m").detail["message"] == said
+    assert score_of(rows["long"], "m").message == said

@@ -16,6 +16,7 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import Source, ToolCall
 from assay.model.answers.response_fields import UnmappedReplyError
 from assay.model.case import Assertion, ExpectedTool
+from assay.model.judgement import Judgement, JudgementStatus
 from assay.model.run import ScoreStatus
 from assay_orchestrator.scorers import row_scorer
 from assay_orchestrator.scorers.jobs import ReplyEvents
@@ -79,8 +80,12 @@ def full_row(row_of: Callable[..., Row]) -> Row:
             )
         },
         verdicts={
-            "check:2": JudgeEvidence({"score": 0.5, "reasoning": "so"}, detail={"reasoning": "so"}),
-            "quality": JudgeEvidence({"score": 4, "reasoning": "good"}, detail={"judge": "j"}),
+            "check:2": JudgeEvidence(
+                {"score": 0.5, "reasoning": "so"}, judgement=Judgement("j", "r", JudgementStatus.VALID, reasoning="so")
+            ),
+            "quality": JudgeEvidence(
+                {"score": 4, "reasoning": "good"}, judgement=Judgement("j", "r", JudgementStatus.VALID, reasoning="so")
+            ),
             "structured": JudgeEvidence(
                 {"reasoning": "so", "accuracy": 1.0, "completeness": 0.5, "relevance": 1.0, "overall_score": 0.8}
             ),
@@ -161,7 +166,7 @@ async def test_a_row_over_the_limit_is_an_error_of_each_metric(
     assert [(score.status, score.value, score.passed, score.reason) for score in scores] == [
         (ScoreStatus.ERROR, None, None, "scoring_timeout")
     ] * 2
-    assert "--scoring-timeout-s" in scores[0].detail["message"]
+    assert "--scoring-timeout-s" in scores[0].message
 
 
 async def test_rows_of_some_work_take_turns(
@@ -226,7 +231,7 @@ async def test_a_row_without_scores_says_what_to_do(
     row = dataclasses.replace(row_of("a" * 300_000, "a"), embeddings={EmbeddingSettings("m"): effect(expression)})
     (score,) = await scorer.score(row)
     assert (score.status, score.value, score.reason) == (ScoreStatus.ERROR, None, failure)
-    assert advice in score.detail["message"]
+    assert advice in score.message
 
 
 async def test_replies_are_the_same_answers_wherever_they_are_read(

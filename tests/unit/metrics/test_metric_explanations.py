@@ -21,6 +21,7 @@ from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentResponse, AgentStatus, Source, ToolCall, Usage
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
+from assay.model.judgement import Judgement, JudgementStatus
 from assay.model.metric_call import MetricOutcome
 from assay.model.run import MetricSpec, Score
 
@@ -80,7 +81,9 @@ FAILURES: dict[str, Failure] = {
     "hit_rate": Failure("faq#9", "faq#7, faq#2, faq#1", WANTED_SOURCE, FOUND),
     "mrr": Failure("faq#9", "faq#7, faq#2, faq#1", WANTED_SOURCE, FOUND),
     "quality": Failure("3", "1 is below", parameters={"threshold": 3},
-                       row={"verdicts": {"quality": JudgeEvidence({"score": 1, "reasoning": "it invents"})}}),
+                       row={"verdicts": {"quality": JudgeEvidence(
+                           {"score": 1, "reasoning": "it invents"},
+                           judgement=Judgement("j", "r", JudgementStatus.VALID, reasoning="it invents"))}}),
     "judge_score": Failure("0.75", "0.25", row={"verdicts": {"structured": LOW}}),
     "combined_score": Failure("9", "0.125", WANTED_SOURCE,
                               AgentResponse(text="t", sources=(Source(id="faq#9"),), usage=Usage(total_tokens=1000)),
@@ -108,7 +111,7 @@ def test_every_metric_says_what_was_expected_and_what_came(kind: str) -> None:
     score = failure.score(kind)
     assert score.passed is not True
     assert score.value is not None
-    message = score.detail["message"]
+    message = score.message
     assert failure.expected in message
     assert failure.actual in message
     assert not [word for word in CODE.findall(message) if word != "answer_words"]
@@ -163,7 +166,10 @@ def made(check: Assertion, answer: AgentResponse) -> Score:
     """The score of a case with one check."""
     metric = build_metric(MetricSpec("assertions", complete_parameters("assertions", {}, where="m")))
     case = Case("c", (Turn("q"),), assertions=(check,), contexts=("a passage",))
-    verdict = JudgeEvidence({"score": 0.1, "reasoning": "it is rude"}, detail={"reasoning": "it is rude"})
+    verdict = JudgeEvidence(
+        {"score": 0.1, "reasoning": "it is rude"},
+        judgement=Judgement("j", "r", JudgementStatus.VALID, reasoning="it is rude"),
+    )
     verdicts = {check_verdict(0): verdict}
     return score_row([metric], Row(case, answer, {EmbeddingSettings(DEFAULT_MODEL): EVIDENCE}, verdicts))[0]
 
@@ -200,12 +206,12 @@ def test_long_and_hostile_texts_are_short_and_clean() -> None:
     assert len(sentence) < MAX_MESSAGE_CHARS
     assert "\x1b" not in sentence
     score = Failure('"', '"', response=AgentResponse(text="y" * 5_000), parameters={"values": ["z" * 5_000] * 20})
-    assert len(score.score("contains").detail["message"]) <= MAX_MESSAGE_CHARS
+    assert len(score.score("contains").message) <= MAX_MESSAGE_CHARS
 
 
 def test_an_agent_error_is_not_explained_by_metrics() -> None:
     """The row says what the agent raised; its scores say that there is no answer."""
     failed = AgentResponse(status=AgentStatus.ERROR)
     score = Failure("", "", response=failed).score("exact_match")
-    assert (score.reason, score.detail.get("message")) == ("agent_error", None)
+    assert (score.reason, score.message) == ("agent_error", "")
     assert score_message(score) == "the agent failed, so there is no answer to score"

@@ -82,7 +82,7 @@ def test_sources_whose_names_are_not_read(
     response = response_from_json({"text": "t", **answer})
     score = metric(kind, **parameters).score(Row(asked(["Tides"], []).case, response))
     assert (score.status, score.reason) == (ScoreStatus.ERROR, "sources_without_names")
-    assert field in score.detail["message"]
+    assert field in score.message
 
 
 @pytest.mark.parametrize("kind", ["hit_rate", "mrr"])

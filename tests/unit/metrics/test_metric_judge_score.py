@@ -15,6 +15,7 @@ from assay.metrics.core.score import JudgeEvidence
 from assay.metrics.jury.jury_scores import score_by_jury
 from assay.metrics.jury.structured_verdict import StructuredVerdict, verdict_in_text, verdict_of
 from assay.model.answers.agent_response import AgentResponse
+from assay.model.judgement import Judgement, JudgementStatus
 from assay.model.run import ScoreStatus
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def judged(row: Callable[..., Row]) -> Callable[..., Row]:
     """A row with a structured verdict."""
 
     def build(data: dict[str, Any] | None, *, error: str = "") -> Row:
-        evidence = JudgeEvidence(data, error=error, detail={"judge": "m"})
+        evidence = JudgeEvidence(data, error=error, judgement=Judgement("m", "r", JudgementStatus.VALID))
         return dataclasses.replace(row("answer", ["ref"]), verdicts={"structured": evidence})
 
     return build
@@ -190,7 +191,7 @@ def test_where_nobody_judges_a_row_is_skipped(
     metric: Callable[..., Metric], row: Callable[..., Row], kind: str, rubric: str
 ) -> None:
     """The reason is the judge's word, and the sentence for people stands beside it: no 0, no verdict, no failure."""
-    evidence = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": "no judge configured"})
+    evidence = JudgeEvidence(None, skipped="judge_not_configured", message="no judge configured")
     score = metric(kind).score(dataclasses.replace(row("answer", ["ref"]), verdicts={rubric: evidence}))
     assert (score.status, score.value, score.passed) == (ScoreStatus.SKIPPED, None, None)
-    assert (score.reason, score.detail["message"]) == ("judge_not_configured", "no judge configured")
+    assert (score.reason, score.message) == ("judge_not_configured", "no judge configured")

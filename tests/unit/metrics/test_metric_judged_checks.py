@@ -13,6 +13,7 @@ from assay.metrics.core.evidence import wanted_rubrics
 from assay.metrics.core.score import JudgeEvidence, Row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Assertion, Case, Turn
+from assay.model.judgement import Judgement, JudgementStatus
 from assay.model.run import ScoreStatus
 from assay_orchestrator.evidence.verdict_wire import JudgedRow, check_use, grade_request
 
@@ -31,9 +32,10 @@ def case_of(*checks: Assertion, **fields: Any) -> Case:
     return Case("case", (Turn("When?", references=("At nine.",)),), assertions=checks, **fields)
 
 
-def said(score: Any, **detail: Any) -> JudgeEvidence:
+def said(score: Any, **fields: Any) -> JudgeEvidence:
     """A verdict with this score."""
-    return JudgeEvidence({"reasoning": "r", "score": score}, detail={"reasoning": "r", **detail})
+    judgement = Judgement("j", "r", JudgementStatus.VALID, reasoning="r", **fields)
+    return JudgeEvidence({"reasoning": "r", "score": score}, judgement=judgement)
 
 
 def scored(metric: Callable[..., Metric], check: Assertion, evidence: JudgeEvidence, **fields: Any) -> Score:
@@ -73,11 +75,11 @@ def test_a_verdict_becomes_an_outcome(
 ) -> None:
     """Score and threshold decide, never a word of the judge's on whether the check holds."""
     assert assertion_problem(check) == ""
-    scored_row = scored(metric, check, said(score, verdict={"key": "k"}), contexts=CONTEXTS)
+    scored_row = scored(metric, check, said(score, key="k"), contexts=CONTEXTS)
     assert scored_row.passed is holds
     assert scored_row.value == pytest.approx(value)
-    assert scored_row.detail["checks"][0]["verdict"] == {"key": "k"}
-    assert scored_row.detail["checks"][0]["reasoning"] == "r"
+    (judgement,) = scored_row.judgements
+    assert (judgement.check_index, judgement.key, judgement.reasoning) == (0, "k", "r")
 
 
 @pytest.mark.parametrize("score", [None, True, "1", 1.2, -0.1, float("nan"), 85])
@@ -96,7 +98,7 @@ def test_why_there_is_no_verdict(metric: Callable[..., Metric]) -> None:
     """Without a judge or passages the check stays open; a failed call is an error that can be retried."""
     unasked = JudgeEvidence(None, skipped="judge_not_configured")
     assert scored(metric, RUBRIC, unasked).reason == "not made: llm-rubric (no judge)"
-    failed = scored(metric, RUBRIC, JudgeEvidence(None, error="refused", detail={"message": "m"}))
+    failed = scored(metric, RUBRIC, JudgeEvidence(None, error="refused", message="m"))
     assert (failed.status, failed.reason, failed.detail["checks"][0]["message"]) == (ScoreStatus.ERROR, "refused", "m")
     bare = scored(metric, Assertion("context-faithfulness"), unasked)
     assert bare.reason == "not made: context-faithfulness (the case has no passages)"
@@ -104,13 +106,13 @@ def test_why_there_is_no_verdict(metric: Callable[..., Metric]) -> None:
 
 def test_a_jury_decides_by_its_mean(metric: Callable[..., Metric]) -> None:
     """Each judge's score stands beside the mean; with one valid verdict there is none."""
-    jury = JudgeEvidence(None, jury=(said(1.0), said(0.2), JudgeEvidence(None, error="refused")))
+    refused = JudgeEvidence(None, error="refused", judgement=Judgement("j", "r", JudgementStatus.UNAVAILABLE))
+    jury = JudgeEvidence(None, jury=(said(1.0), said(0.2), refused))
     score = scored(metric, RUBRIC, jury)
     assert score.value == pytest.approx(0.6)
     assert score.passed is True
-    check = score.detail["checks"][0]
-    assert [one["value"] for one in check["jury"]] == [1.0, 0.2, None]
-    assert (check["voted"], check["jury"][2]["reason"]) == (2, "refused")
+    assert [judgement.value for judgement in score.judgements] == [1.0, 0.2, None]
+    assert (score.detail["checks"][0]["voted"], score.judgements[2].reason) == (2, "refused")
     alone = scored(metric, RUBRIC, JudgeEvidence(None, jury=(said(1.0), said(None))))
     assert (alone.status, alone.reason) == (ScoreStatus.ERROR, "too_few_judges")
 

@@ -71,7 +71,7 @@ def test_what_has_no_value() -> None:
     for parameters in every:
         failed = score_of(MetricOutcome(error="function_raised", message="m", traceback="t"), **parameters)
         assert (failed.status, failed.reason, failed.passed) == (ScoreStatus.ERROR, "function_raised", None)
-        assert (failed.detail["message"], failed.detail["traceback"]) == ("m", "t")
+        assert (failed.message, failed.detail["traceback"]) == ("m", "t")
         right = Score("exact_match", ScoreStatus.SCORED, 1.0, True)
         assert row_verdict(AgentResponse().status, [right, failed]) is None
 

@@ -372,8 +372,8 @@ def test_forbidding_only_ever_fails_rows(
 def test_a_failed_row_says_what_is_wrong(expected: list[ExpectedTool], calls: list[ToolCall], trajectory: str) -> None:
     """There is a message exactly where the row fails, and it names some tool."""
     score = scored(row(expected, calls), trajectory=trajectory)
-    assert score.passed is ("message" not in score.detail)
-    assert score.passed or any(word in "abc" for word in score.detail["message"].replace(",", "").split())
+    assert score.passed is (not score.message)
+    assert score.passed or any(word in "abc" for word in score.message.replace(",", "").split())
 
 
 # The rules of other tools, written out from their documentation.

@@ -28,6 +28,7 @@ from assay.model.answers.agent_response import (
     Usage,
 )
 from assay.model.case import Case, ExpectedTool, Turn
+from assay.model.judgement import Judgement, JudgementCall, JudgementStatus
 from assay.model.run import RowResult, ScoreStatus
 from assay_orchestrator.pipeline.conversations import scored_row, scored_turns
 
@@ -259,13 +260,14 @@ def test_very_long_details_of_turns_lose_their_texts(metric: Callable[..., Metri
     turns, answers = [turn("a")] * 100, [said("a")] * 100
     row = talk(turns, answers)
     verdict = {"reasoning": "word " * 2000, "accuracy": 1, "completeness": 1, "relevance": 1}
-    evidence = JudgeEvidence(verdict, detail={"verdict": {"fingerprint": "f", "key": "k", "calls": ["x" * 99]}})
+    judgement = Judgement("j", "r", JudgementStatus.VALID, key="k", reasoning="word " * 2000, cost_usd=0.1)
+    calls = (JudgementCall("replied"),) * 2
+    evidence = JudgeEvidence(verdict, judgement=dataclasses.replace(judgement, calls=calls))
     judged = tuple(dataclasses.replace(each, verdicts={"structured": evidence}) for each in row.turns)
     (score,) = score_row([judge], dataclasses.replace(row, turns=judged))
     assert (score.value, len(score.detail[TURNS])) == (1.0, 100)
     assert len(json.dumps(score_to_json(score))) < 50_000
-    assert score.detail[TURNS][0]["detail"]["verdict"] == {"fingerprint": "f", "key": "k"}
-    assert "reasoning" not in score.detail[TURNS][0]["detail"]
+    assert score.judgements[99] == dataclasses.replace(judgement, turn_index=99, reasoning="")
 
 
 def test_the_work_of_a_conversation_is_that_of_its_turns(metric: Callable[..., Metric]) -> None:

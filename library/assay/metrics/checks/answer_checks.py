@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Assertion
+    from assay.model.judgement import Judgement
 
 _DEFAULT_EDITS = 5.0
 _DEFAULT_ROUGE = 0.75
@@ -48,7 +49,8 @@ class Outcome:
         reason: Why it does not hold, as a sentence with the expected and the actual; or why it was not made, in the
             same words for all rows. Empty if it holds.
         is_error: Whether it was not made because of a failure on Assay's side, which a retry may fix.
-        detail: Further fields, e.g. the verdict behind it.
+        detail: Further fields.
+        judgements: The verdicts behind it.
     """
 
     holds: bool | None
@@ -56,6 +58,7 @@ class Outcome:
     reason: str = ""
     is_error: bool = False
     detail: Mapping[str, Any] = field(default_factory=dict)
+    judgements: tuple[Judgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

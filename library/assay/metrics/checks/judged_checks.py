@@ -7,6 +7,7 @@ markers, as the criterion or the reference, and never as part of the instruction
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.checks.answer_checks import Outcome
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT
 from assay.metrics.core.explanations import quoted
-from assay.metrics.core.score import JURY
 from assay.metrics.core.verdict_names import of_judge, without_judge
 from assay.metrics.jury.jury import jury_score
 from assay.metrics.jury.structured_verdict import objects_in
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import JudgeEvidence
     from assay.model.case import Assertion, Case
+    from assay.model.judgement import Judgement
 
 _MOST_REASONING_CHARS = 200
 _PREFIX = "check:"
@@ -184,36 +185,44 @@ def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None)
         return Outcome(None, None, "the case has no passages")
     if evidence is None or evidence.skipped == "judge_not_configured":
         return Outcome(None, None, NO_JUDGE_FOR_IT)
-    score, why, detail = _by_jury(evidence) if evidence.jury else _by_one(evidence)
+    score, why, detail, judgements = _by_jury(evidence) if evidence.jury else _by_one(evidence)
     if score is None:
-        return Outcome(None, None, why, is_error=True, detail=detail)
+        return Outcome(None, None, why, is_error=True, detail=detail, judgements=judgements)
     threshold = kind.threshold if check.threshold is None else check.threshold
     holds = meets(score, threshold)
     complaint = f"the judge gave {score:.3g}, expected at least {threshold:g}"
     criterion = criterion_of(check)
     complaint += f", for {quoted(criterion)}" if criterion else ""
-    complaint += f": {shorten(str(detail['reasoning']), _MOST_REASONING_CHARS)}" if detail.get("reasoning") else ""
-    return Outcome(holds, score, "" if holds else complaint, detail=detail)
+    if not evidence.jury and judgements and judgements[0].reasoning:
+        complaint += f": {shorten(judgements[0].reasoning, _MOST_REASONING_CHARS)}"
+    return Outcome(holds, score, "" if holds else complaint, detail=detail, judgements=judgements)
 
 
-def _by_one(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:
-    """Return the score of a verdict, or None with the reason, and the fields of its detail."""
-    detail = dict(evidence.detail)
+_Graded = tuple[float | None, str, dict[str, Any], tuple["Judgement", ...]]
+
+
+def _by_one(evidence: JudgeEvidence) -> _Graded:
+    """Return the score of a verdict, or None with the reason, the fields of its detail, and the judgement."""
     if evidence.error or evidence.skipped:
-        return None, evidence.error or evidence.skipped, detail
+        detail = {"message": evidence.message} if evidence.message else {}
+        return None, evidence.error or evidence.skipped, detail, evidence.judgements
     verdict = evidence.verdict
     if verdict is None:
         objects = objects_in(evidence.text)
         verdict = objects[0] if objects is not None and len(objects) == 1 else {}
     score = verdict.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not (math.isfinite(score) and 0 <= score <= 1):
-        return None, "invalid_verdict", detail
-    return float(score), "", detail
+        return None, "invalid_verdict", {}, evidence.judgements
+    return float(score), "", {}, evidence.judgements
 
 
-def _by_jury(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:
-    """Return the mean of a jury's valid scores, or None with the reason, and the judges' verdicts."""
+def _by_jury(evidence: JudgeEvidence) -> _Graded:
+    """Return the mean of a jury's valid scores, or None with the reason, the detail, and the judges' judgements."""
     grades = [_by_one(judge) for judge in evidence.jury]
-    verdict = jury_score([score for score, _, _ in grades])
-    shown = [{"value": score, **({"reason": why} if why else {}), **detail} for score, why, detail in grades]
-    return verdict.value, verdict.reason, {"voted": verdict.n_valid, JURY: shown}
+    verdict = jury_score([grade[0] for grade in grades])
+    judgements = tuple(
+        dataclasses.replace(judgement, value=value, reason=why)
+        for value, why, _, judged in grades
+        for judgement in judged
+    )
+    return verdict.value, verdict.reason, {"voted": verdict.n_valid}, judgements

@@ -1,22 +1,21 @@
 """Sentences that explain why a score fails, with expected and actual values.
 
 A metric may implement `explain(row, score)` to return the sentence for a failed row; otherwise the value and its
-threshold make the sentence. The score's `detail.message` has it, beside the stable word `reason`. Quoted texts are
+threshold make the sentence. The score's `message` has it, beside the stable word `reason`. Quoted texts are
 short and clean: reports, `results.json` and `assay runs show --case` have them in full.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.model.run import ScoreStatus
 from assay.statistics.thresholds import TOLERANCE, text_apart
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from assay.metrics.core.score import Metric, Row
     from assay.model.answers.agent_response import Source
@@ -66,26 +65,24 @@ _SENTENCES: Mapping[str, str] = {
 def explained(metric: Metric, row: Row, score: Score) -> Score:
     """Return the score, a failed one with its explanation."""
     fails = score.passed is False or (score.status is ScoreStatus.SCORED and score.reason)
-    if not fails or "message" in score.detail or row.response.is_failed:
+    if not fails or score.message or row.response.is_failed:
         return score
     explain = getattr(metric, "explain", None)
     sentence = explain(row, score) if explain is not None else ""
     sentence = sentence or threshold_sentence(score, metric.info.unit)
-    return (
-        dataclasses.replace(score, detail={**score.detail, "message": sentence[:MAX_MESSAGE_CHARS]})
-        if sentence
-        else score
-    )
+    return dataclasses.replace(score, message=sentence[:MAX_MESSAGE_CHARS]) if sentence else score
 
 
 def score_message(score: Score) -> str:
     """Return the untrusted sentence on why a score fails or has no value; empty if there is no complaint."""
-    return message_of(score.reason, score.detail) or ("" if score.passed is not False else threshold_sentence(score))
+    if score.message or score.reason:
+        return score.message or reason_sentence(score.reason)
+    return "" if score.passed is not False else threshold_sentence(score)
 
 
-def message_of(reason: str, detail: Mapping[str, Any]) -> str:
-    """Return the sentence for the reason of a score: its own message, else the standard sentence."""
-    return str(detail.get("message") or "") or _SENTENCES.get(reason) or reason.replace("_", " ")
+def reason_sentence(reason: str) -> str:
+    """Return the standard sentence for the reason of a score; empty without one."""
+    return _SENTENCES.get(reason) or reason.replace("_", " ")
 
 
 def threshold_sentence(score: Score, unit: str = "") -> str:
@@ -102,7 +99,9 @@ def threshold_sentence(score: Score, unit: str = "") -> str:
 
 def with_reasoning(score: Score, sentence: str) -> str:
     """Return a sentence on a score with the reasoning of its judge or function."""
-    reasoning = shorten(str(score.detail.get("reasoning") or "")[:MAX_MESSAGE_CHARS], _MOST_REASONING_CHARS)
+    texts = (judgement.reasoning for judgement in score.judgements)
+    text = next(filter(None, texts), "") or str(score.detail.get("reasoning") or "")
+    reasoning = shorten(text[:MAX_MESSAGE_CHARS], _MOST_REASONING_CHARS)
     return ": ".join(filter(None, (sentence, reasoning)))
 
 

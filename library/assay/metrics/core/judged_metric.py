@@ -37,8 +37,8 @@ class JudgedMetric(ThresholdMetric):
         if evidence is None:
             return self._skipped("no_verdict")
         if evidence.skipped:
-            return self._skipped(evidence.skipped, detail=evidence.detail)
-        return self._graded(evidence, {**evidence.detail, "version": self.version})
+            return self._skipped(evidence.skipped, message=evidence.message)
+        return self._graded(evidence, {"version": self.version})
 
     def explain(self, row: Row, score: Score) -> str:
         """Return the judge's score with the threshold, and its reasons."""

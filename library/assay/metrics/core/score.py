@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.metrics.core.embedding import EmbeddingSettings
+from assay.model.judgement import judgement_from_json, judgement_to_json
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.thresholds import holds
 from assay.text.equality import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -20,15 +23,14 @@ if TYPE_CHECKING:
     from assay.metrics.core.info import MetricInfo
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
+    from assay.model.judgement import Judgement
     from assay.model.metric_call import MetricOutcome
     from assay.model.run import MetricSummary, RowResult
-
-JURY = "jury"
-"""The field of a score's detail with the verdict of each judge."""
 
 _ANY = "Any one of these is right:\n\n"
 _NO_EMBEDDING = EmbeddingSettings("")
 _STATUSES = {status.value: status for status in ScoreStatus}
+_NO_DETAIL: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ class JudgeEvidence:
         error: Why there is no verdict, e.g. "judge_unavailable"; empty if there is one.
         skipped: Why no judge was asked, e.g. "judge_not_configured"; empty if one was.
         scale: Lowest and highest score, if the rubric has the user's own criteria.
-        detail: The judge, its fingerprint and its cost.
+        message: Why there is no verdict, as a sentence, or empty.
+        judgement: The judge, its reasoning and the cost; None if no judge was asked.
         jury: The verdicts of several judges, in place of all of the above; empty for a single judge.
     """
 
@@ -92,8 +95,14 @@ class JudgeEvidence:
     error: str = ""
     skipped: str = ""
     scale: tuple[float, float] | None = None
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+    judgement: Judgement | None = None
     jury: tuple[JudgeEvidence, ...] = ()
+
+    @property
+    def judgements(self) -> tuple[Judgement, ...]:
+        """The judgement, if there is one."""
+        return () if self.judgement is None else (self.judgement,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,34 +185,53 @@ class Metric(Protocol):
 def scored(metric: str, value: float, **details: Any) -> Score:
     """Return a score with a value; a value that is not finite becomes an error."""
     if not math.isfinite(value):
-        return Score(metric, ScoreStatus.ERROR, reason="not_finite", detail=details.get("detail", {}))
+        kept = {name: part for name, part in details.items() if name in ("detail", "judgements")}
+        return Score(metric, ScoreStatus.ERROR, reason="not_finite", **kept)
     return Score(metric, ScoreStatus.SCORED, value=float(value), **details)
 
 
 def scored_by_threshold(
-    metric: Metric, value: float, threshold: float | None, *, reason: str = "", detail: Mapping[str, Any]
+    metric: Metric,
+    value: float,
+    threshold: float | None,
+    *,
+    reason: str = "",
+    detail: Mapping[str, Any],
+    judgements: tuple[Judgement, ...] = (),
 ) -> Score:
     """Return a score that passes if its value meets the threshold by the metric's rule.
 
     Without a threshold it has no verdict.
     """
     if threshold is None:
-        return scored(metric.name, value, reason=reason, detail=detail)
+        return scored(metric.name, value, reason=reason, detail=detail, judgements=judgements)
     passed = holds(value, metric.info.rule, threshold)
-    return scored(metric.name, value, passed=passed, reason=reason, detail={**detail, "threshold": threshold})
+    detail = {**detail, "threshold": threshold}
+    return scored(metric.name, value, passed=passed, reason=reason, detail=detail, judgements=judgements)
 
 
-def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> Score:
+def not_computed(
+    metric: str,
+    reason: str,
+    *,
+    decides: bool,
+    detail: Mapping[str, Any] = _NO_DETAIL,
+    message: str = "",
+    judgements: tuple[Judgement, ...] = (),
+) -> Score:
     """Return the score of a row that a metric failed to compute.
 
     Args:
         reason: A stable word.
         decides: Whether the metric gives rows verdicts; otherwise its failure is marked advisory and leaves the
             verdict to the other metrics.
-        detail: Further fields of the detail.
+        detail: The detail.
+        message: Why, as a sentence; empty for the standard sentence.
+        judgements: The verdicts behind the failure.
     """
     marks = {} if decides else {"advisory": True}
-    return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
+    detail = {**detail, **marks}
+    return Score(metric, ScoreStatus.ERROR, reason=reason, detail=detail, message=message, judgements=judgements)
 
 
 def made_advisory(scores: Sequence[Score], optional: Collection[str]) -> Sequence[Score]:
@@ -258,8 +286,12 @@ def score_to_json(score: Score) -> dict[str, Any]:
         data["passed"] = score.passed
     if score.reason:
         data["reason"] = score.reason
+    if score.message:
+        data["message"] = score.message
     if score.detail:
         data["detail"] = dict(score.detail)
+    if score.judgements:
+        data["judgements"] = [judgement_to_json(judgement) for judgement in score.judgements]
     return data
 
 
@@ -272,4 +304,6 @@ def score_from_json(data: dict[str, Any]) -> Score:
         passed=data.get("passed"),
         reason=data.get("reason", ""),
         detail=data.get("detail", {}),
+        message=data.get("message", ""),
+        judgements=tuple(map(judgement_from_json, data.get("judgements", ()))),
     )

@@ -47,7 +47,7 @@ class SourceRank(ThresholdMetric):
         position = first_match(expected, sources, self._k)
         detail = {"version": self.version, "position": position, "retrieved": len(sources)}
         if position is None and (unread := unread_names(expected, row.response, sources[: self._k])):
-            return self._not_computed("sources_without_names", {**detail, "message": unread})
+            return self._not_computed("sources_without_names", detail, message=unread)
         value = 0.0 if position is None else self.value_at(position)
         reason = missed(row) if position is None else ""
         passed = position is not None if self.decides else None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.info import MetricInfo
     from assay.metrics.core.score import Row
+    from assay.model.judgement import Judgement
     from assay.model.run import RowResult
 
 _AGENT_ERROR = "agent_error"
@@ -160,11 +161,17 @@ class ThresholdMetric:
         """Return the score of a row that passes if a check holds; a failed row carries the reason."""
         return scored(self.name, float(holds), passed=holds, reason="" if holds else reason, detail=detail)
 
-    def _scored_by_threshold(self, value: float, detail: Mapping[str, Any], *, reason: str = "") -> Score:
-        return scored_by_threshold(self, value, self.threshold, reason=reason, detail=detail)
+    def _scored_by_threshold(
+        self, value: float, detail: Mapping[str, Any], *, reason: str = "", judgements: tuple[Judgement, ...] = ()
+    ) -> Score:
+        return scored_by_threshold(self, value, self.threshold, reason=reason, detail=detail, judgements=judgements)
 
-    def _not_computed(self, reason: str, detail: Mapping[str, Any]) -> Score:
-        return not_computed(self.name, reason, decides=self.decides, **detail)
+    def _not_computed(
+        self, reason: str, detail: Mapping[str, Any], *, message: str = "", judgements: tuple[Judgement, ...] = ()
+    ) -> Score:
+        return not_computed(
+            self.name, reason, decides=self.decides, detail=detail, message=message, judgements=judgements
+        )
 
     def _agent_error(self, detail: Mapping[str, Any]) -> Score:
         """Return the score of an agent error, which has no value and fails if the metric gives verdicts."""

@@ -5,8 +5,8 @@ the mean of the turns' values, or the worst of them. If a threshold decides, the
 the row passes if every turn does. A turn that could not be scored is an error of the row: a mean over the others would
 hide it.
 
-`detail.turns` has the score of each turn. The rest of the detail is that of the worst turn; or, with the mean, the
-means of the parts of the value and the words that are equal in all turns.
+`detail.turns` has the score of each turn; the score has the judgements of all turns. The rest of the detail is that of
+the worst turn; or, with the mean, the means of the parts of the value and the words that are equal in all turns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import threshold_sentence
-from assay.metrics.core.score import JURY, score_to_json
+from assay.metrics.core.score import score_from_json, score_to_json
+from assay.model.judgement import judgement_to_json
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.exact_sum import exact_mean
 from assay.statistics.thresholds import holds
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from assay.metrics.core.score import Metric
+    from assay.model.judgement import Judgement
 
 TURNS = "turns"
 """The field of a score's detail with the scores of turns."""
@@ -32,7 +34,6 @@ TURNS = "turns"
 _MOST_DETAIL_CHARS = 500_000
 _LONGEST_TEXT_CHARS = 100
 _OF_A_TURN = frozenset({"references", "expected_sources", "expected_tools"})
-_VERDICT = "verdict"
 _AGENT_ERROR = "agent_error"
 
 
@@ -64,6 +65,9 @@ def conversation_score(metric: Metric, scores: Sequence[Score], turn_score: str)
     if not counted:
         return unknown or scores[-1]
     detail = {TURNS: _documents(counted)}
+    judgements = tuple(
+        replace(judgement, turn_index=index) for index, score in counted for judgement in score.judgements
+    )
     errors = [score for _, score in counted if score.status is ScoreStatus.ERROR]
     if errors:
         first = next((score for score in errors if score.reason == _AGENT_ERROR), errors[0])
@@ -73,34 +77,35 @@ def conversation_score(metric: Metric, scores: Sequence[Score], turn_score: str)
             ScoreStatus.ERROR,
             passed=passed,
             reason=first.reason,
-            detail={**_plain(first.detail), **detail},
+            detail={**first.detail, **detail},
+            message=first.message,
+            judgements=judgements,
         )
-    scored = _scored(metric, [score for _, score in counted], turn_score, detail)
+    scored = replace(_scored(metric, [score for _, score in counted], turn_score, detail), judgements=judgements)
     if unknown is None or scored.passed is False:
         return scored
     # The verdicts of other turns do not decide the row.
-    more = {name: unknown.detail[name] for name in ("undecided", "message") if name in unknown.detail}
-    return replace(scored, passed=None, reason=unknown.reason, detail={**scored.detail, **more})
+    detail = {**scored.detail, "undecided": unknown.detail["undecided"]}
+    return replace(scored, passed=None, reason=unknown.reason, detail=detail, message=unknown.message)
 
 
 def _scored(metric: Metric, scores: Sequence[Score], turn_score: str, turns: Mapping[str, Any]) -> Score:
     values = [score.value for score in scores if score.value is not None]
     lowest = values.index(max(values) if metric.info.rule == "at_most" else min(values))
     if turn_score == "worst":
-        value, detail = values[lowest], _plain(scores[lowest].detail)
+        value, detail = values[lowest], scores[lowest].detail
     else:
         value, detail = exact_mean(values), _means([score.detail for score in scores])
     passed = _passed(metric, value, scores)
     failures = [score.reason for score in scores if score.passed is False and score.reason]
     reason = scores[lowest].reason if passed is None else "" if passed or not failures else failures[0]
-    message = next((score.detail["message"] for score in scores if not score.passed and "message" in score.detail), "")
-    detail = {name: value for name, value in detail.items() if name != "message"}
+    message = next((score.message for score in scores if not score.passed and score.message), "")
     if passed is False:
         own = threshold_sentence(Score(metric.name, ScoreStatus.SCORED, value, passed, detail=detail), metric.info.unit)
         if own and len(scores) > 1:  # the value decides, not single turns
             message = f"{turn_score} of {len(scores)} turns: {own}"
-        detail = {**detail, **({"message": message} if message else {})}
-    return Score(metric.name, ScoreStatus.SCORED, value, passed, reason, {**detail, **turns})
+    shown = message if passed is False else ""
+    return Score(metric.name, ScoreStatus.SCORED, value, passed, reason, {**detail, **turns}, shown)
 
 
 def _passed(metric: Metric, value: float, scores: Sequence[Score]) -> bool | None:
@@ -115,7 +120,7 @@ def _passed(metric: Metric, value: float, scores: Sequence[Score]) -> bool | Non
 def _means(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the means of numbers that all details have, and the words that are equal; counts belong to one turn."""
     means: dict[str, Any] = {}
-    for name, first in _plain(details[0]).items():
+    for name, first in details[0].items():
         values: list[Any] = [detail.get(name) for detail in details]
         if name != "threshold" and all(isinstance(value, float) for value in values):
             means[name] = exact_mean(values)
@@ -126,34 +131,49 @@ def _means(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return means
 
 
-def _plain(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a detail without the judge's words, which belong to one turn."""
-    return {name: value for name, value in detail.items() if name not in (_VERDICT, JURY)}
-
-
 def _documents(counted: Sequence[tuple[int, Score]]) -> list[dict[str, Any]]:
-    documents = [{"turn_index": index, **score_to_json(score)} for index, score in counted]
+    documents = [{"turn_index": index, **score_to_json(replace(score, judgements=()))} for index, score in counted]
     for document in documents:
         del document["metric"]
     return documents
 
 
+def scores_by_turn(score: Score) -> Iterator[tuple[int | None, Score]]:
+    """Yield the scores of a conversation's turns, each with its turn; for any other row, the score itself."""
+    if TURNS not in score.detail:
+        yield None, score
+        return
+    for document in score.detail[TURNS]:
+        index = document["turn_index"]
+        judgements = tuple(judgement for judgement in score.judgements if judgement.turn_index == index)
+        yield index, replace(score_from_json({**document, "metric": score.metric}), judgements=judgements)
+
+
 def fitting(scores: Mapping[str, Score]) -> Mapping[str, Score]:
-    """Return a conversation's scores by metric, without the texts of very long turn details.
+    """Return a conversation's scores by metric, without the texts of very long turn details and judgements.
 
     With these texts, the row would not fit in a message.
     """
     documents = [document for score in scores.values() for document in score.detail.get(TURNS, ())]
-    if len(json.dumps(documents, ensure_ascii=False)) <= _MOST_DETAIL_CHARS:
+    judgements = [judgement_to_json(judgement) for score in scores.values() for judgement in score.judgements]
+    if len(json.dumps([documents, judgements], ensure_ascii=False)) <= _MOST_DETAIL_CHARS:
         return scores
     for document in documents:
         document["detail"] = _without_texts(document.get("detail", {}))
-    return scores
+    return {
+        name: replace(score, judgements=tuple(map(_without_reasoning, score.judgements)))
+        for name, score in scores.items()
+    }
+
+
+def _without_reasoning(judgement: Judgement) -> Judgement:
+    reasoning = judgement.reasoning if len(judgement.reasoning) <= _LONGEST_TEXT_CHARS else ""
+    return replace(judgement, reasoning=reasoning, calls=())
 
 
 def _without_texts(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _without_texts(part) for name, part in value.items() if name != "calls"}
+        kept = {name: _without_texts(part) for name, part in value.items()}
         return {name: part for name, part in kept.items() if part is not None}
     if isinstance(value, list | tuple):
         return [part for part in map(_without_texts, value) if isinstance(part, dict)]

@@ -1,26 +1,26 @@
 """The score of a row that a jury judged: the mean of the valid scores that the metric reads from the verdicts.
 
-`detail.jury` has each judge's score or the reason for its absence, its reasoning and its verdict, in the order of the
-spec. The jury's score alone decides whether the row passes.
+The score's judgements have each judge's value, or the reason for its absence, in the order of the spec. The jury's
+score alone decides whether the row passes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.score import JURY, not_computed, scored_by_threshold
+from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.jury.jury import jury_score
 from assay.model.run import ScoreStatus
 from assay.statistics.exact_sum import exact_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.metrics.core.score import Metric, Row
+    from assay.model.judgement import Judgement
     from assay.model.run import Score
-
-_OF_EACH = ("reasoning", "message", "verdict")
 
 
 def score_by_jury(metric: Metric, row: Row) -> Score:
@@ -32,25 +32,23 @@ def score_by_jury(metric: Metric, row: Row) -> Score:
     scores = [metric.score(dataclasses.replace(row, verdicts={rubric: judge})) for judge in evidence.jury]
     valid = [score for score in scores if score.status is ScoreStatus.SCORED]
     verdict = jury_score([score.value if score.status is ScoreStatus.SCORED else None for score in scores])
-    detail: dict[str, Any] = {
-        "version": metric.version,
-        "voted": verdict.n_valid,
-        JURY: [_of_one(score) for score in scores],
-    }
+    judgements = tuple(itertools.chain.from_iterable(map(_of_one, scores)))
+    detail: dict[str, Any] = {"version": metric.version, "voted": verdict.n_valid}
     if verdict.value is None:
-        decides = all("advisory" not in score.detail for score in scores)
-        return not_computed(metric.name, verdict.reason, decides=decides and _decides(valid), **detail)
+        decides = all("advisory" not in score.detail for score in scores) and _decides(valid)
+        return not_computed(metric.name, verdict.reason, decides=decides, detail=detail, judgements=judgements)
     detail |= _together([score.detail for score in valid])
-    return scored_by_threshold(metric, verdict.value, valid[0].detail.get("threshold"), detail=detail)
+    threshold = valid[0].detail.get("threshold")
+    return scored_by_threshold(metric, verdict.value, threshold, detail=detail, judgements=judgements)
 
 
 def _decides(valid: Sequence[Score]) -> bool:
     return all(score.passed is not None for score in valid)
 
 
-def _of_one(score: Score) -> dict[str, Any]:
-    fields = {name: score.detail[name] for name in _OF_EACH if name in score.detail}
-    return {"value": score.value, **({"reason": score.reason} if score.reason else {}), **fields}
+def _of_one(score: Score) -> Iterator[Judgement]:
+    for judgement in score.judgements:
+        yield dataclasses.replace(judgement, value=score.value, reason=score.reason, message=score.message)
 
 
 def _together(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

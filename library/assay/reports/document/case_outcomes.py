@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.explanations import message_of
+from assay.metrics.core.explanations import reason_sentence
 from assay.model.answers.agent_response import FAILED_STATUSES
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _missed(score: Mapping[str, Any]) -> float:
 
 def _undecided(row: Row) -> str:
     reasons = [
-        f"{name}: {score.get('message') or message_of(score['reason'], score.get('detail') or {})}"
+        f"{name}: {score.get('message') or reason_sentence(score['reason'])}"
         for name, score in row["scores"].items()
         if score.get("reason")
     ]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from assay.gates.stopping_text import stopped_sentence
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.explanations import score_message
-from assay.metrics.core.score import score_from_json
-from assay.metrics.core.turn_scores import TURNS
+from assay.metrics.core.turn_scores import TURNS, scores_by_turn
 from assay.model.answers.agent_response import response_to_json
 from assay.model.answers.approvals import approvals_to_json
+from assay.model.judgement import judgement_to_json
 from assay.parsing.names import writable
 from assay.reports.words.calibration_text import calibration_documents, calibration_sentences
 from assay.reports.words.recommendations import recommendations
@@ -180,14 +180,16 @@ def row_document(row: RowResult) -> dict[str, Any]:
 
 
 def score_document(score: Score) -> dict[str, Any]:
-    """Return a score; `reason` is a stable word, `message` a sentence."""
+    """Return a score; `reason` is a stable word, `message` a sentence. The scores of turns have their judgements."""
+    judgements = [judgement_to_json(judgement) for judgement in score.judgements] if TURNS not in score.detail else []
     return {
         "value": score.value,
         "status": score.status.value,
         "passed": score.passed,
         "reason": score.reason or None,
         "message": score_message(score) or None,
-        "detail": {key: value for key, value in score.detail.items() if key not in (TURNS, "message")},
+        "detail": {key: value for key, value in score.detail.items() if key != TURNS},
+        **({"judgements": judgements} if judgements else {}),
     }
 
 
@@ -205,10 +207,10 @@ def _turn(row: RowResult, index: int) -> dict[str, Any]:
         "latency_ms": turn.response.latency_ms if turn.response is not None else None,
         **({"left_out": True} if turn.left_out else {}),
         "scores": {
-            score.metric: score_document(score_from_json({**score_of_turn, "metric": score.metric}))
+            score.metric: score_document(part)
             for score in row.scores
-            for score_of_turn in score.detail.get(TURNS, ())
-            if score_of_turn["turn_index"] == index
+            for turn_index, part in scores_by_turn(score)
+            if turn_index == index
         },
         "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
     }

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.metrics.core.explanations import message_of
-from assay.metrics.core.turn_scores import turn_details
+from assay.metrics.core.explanations import score_message
+from assay.metrics.core.turn_scores import scores_by_turn
 from assay.model.run import ScoreStatus
 from assay.text.unsafe_text import shorten
 
@@ -73,7 +73,7 @@ def _errors(row: RowResult) -> Iterable[tuple[str, str, str]]:
         return
     for score in row.scores:
         if score.status is ScoreStatus.ERROR:
-            details = [detail for _, detail in turn_details(score.detail)]
-            traceback = next((str(entry["traceback"]) for entry in details if entry.get("traceback")), "")
-            raised = next((entry for entry in details if entry.get("message")), score.detail)
-            yield score.metric, message_of(score.reason, raised), traceback
+            parts = [part for _, part in scores_by_turn(score)]
+            traceback = next((str(part.detail["traceback"]) for part in parts if part.detail.get("traceback")), "")
+            raised = next((part for part in parts if part.message), score)
+            yield score.metric, score_message(raised), traceback

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.identity.quotas import NANO
 from assay.judging.canaries import DETAIL
 from assay.judging.prices import cap_text
-from assay.metrics.core.score import JURY
-from assay.metrics.core.turn_scores import TURNS, turn_details
+from assay.metrics.core.turn_scores import scores_by_turn
+from assay.model.judgement import judgement_from_json
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from assay.model.canary_summary import CanarySummary
+    from assay.model.judgement import Judgement
     from assay.model.judging_summary import JudgingSummary
     from assay.model.run import JudgeSpec, RowResult, RunSpec, Score
 
@@ -141,59 +142,39 @@ def judge_reasons(row: RowResult) -> list[str]:
     for score in row.scores:
         if score.passed or (score.value is not None and score.passed is None):
             continue
-        failing = [part for detail in _failing(score) for part in _judged(detail, failed=True)]
-        for judge, part in failing:
-            reason = part.get("reasoning") or part.get("message") or ("verdict" in part and part.get("reason"))
-            if isinstance(reason, str) and reason.strip():
-                reasons.setdefault(f"{_giver(judge, part)} on {score.metric}: {reason}")
+        for judgement, is_of_jury in _failing(score):
+            reason = judgement.reasoning or judgement.message or judgement.reason or (not is_of_jury and score.message)
+            if reason and reason.strip():
+                reasons.setdefault(f"{_giver(judgement, is_of_jury=is_of_jury)} on {score.metric}: {reason}")
     return list(reasons)
 
 
-def _giver(judge: str, part: Mapping[str, Any]) -> str:
+def _giver(judgement: Judgement, *, is_of_jury: bool) -> str:
     """Return the author of a verdict: "rule" if no judge was asked."""
-    verdict = part.get("verdict")
-    return "rule" if isinstance(verdict, dict) and verdict.get("by_rule") else judge or "judge"
+    return "rule" if judgement.is_by_rule else judgement.judge if is_of_jury else "judge"
 
 
 def judging_cost(row: RowResult) -> float | None:
     """Return the cost of a row's verdicts in US dollars, including canaries; None if none has a cost."""
-    judgings: dict[object, Mapping[str, Any]] = {}
+    paid: dict[str, float] = {}
     for score in row.scores:
         canary = score.detail.get(DETAIL)
-        details = [*turn_details(score.detail), ("canary", canary if isinstance(canary, dict) else {})]
-        for owner, detail in details:
-            for place, (_, part) in enumerate(_judged(detail)):
-                verdict = part.get("verdict")
-                if isinstance(verdict, dict):
-                    # Several metrics of a row may use the same verdict, which is paid for once.
-                    judgings[verdict.get("key") or (score.metric, place, owner)] = verdict
-    paid = [verdict.get("cost_usd") for verdict in judgings.values() if not verdict.get("cached")]
-    costs = [cost for cost in paid if isinstance(cost, int | float)]
-    return math.fsum(costs) if costs else None
+        planted = map(judgement_from_json, canary["judgements"]) if isinstance(canary, dict) else ()
+        for judgement in (*score.judgements, *planted):
+            if judgement.paid_usd is not None:
+                # Several metrics of a row may use the same verdict, which is paid for once.
+                paid[judgement.key] = judgement.paid_usd
+    return math.fsum(paid.values()) if paid else None
 
 
-def _failing(score: Score) -> list[Mapping[str, Any]]:
-    """Return the detail of a score; for a conversation, the details of the turns that did not pass."""
-    turns = score.detail.get(TURNS)
-    return [turn.get("detail", {}) for turn in turns if not turn.get("passed")] if turns else [score.detail]
-
-
-def _judged(detail: Mapping[str, Any], *, failed: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the parts of a detail that contain a verdict, each with its judge, whose name is empty without a jury.
-
-    Args:
-        detail: The detail of a score or of a check.
-        failed: Whether to leave out checks that hold.
-    """
-    checks = detail.get("checks")
-    for check in checks if isinstance(checks, list) else ():
-        if isinstance(check, dict) and not (failed and check.get("passed")):
-            yield from _judged(check)
-    jury = detail.get(JURY)
-    if isinstance(jury, list):
-        for part in jury:
-            if isinstance(part, dict):
-                verdict = part.get("verdict")
-                yield (str(verdict.get("judge", "")) if isinstance(verdict, dict) else ""), part
-    elif "verdict" in detail:
-        yield "", detail
+def _failing(score: Score) -> Iterator[tuple[Judgement, bool]]:
+    """Yield the judgements behind the turns and checks that did not pass, each with whether it is of a jury."""
+    checks = score.detail.get("checks")
+    passed = {index for index, check in enumerate(checks or ()) if check.get("passed")}
+    for _, part in scores_by_turn(score):
+        groups: dict[int | None, list[Judgement]] = {}
+        for judgement in () if part.passed else part.judgements:
+            groups.setdefault(judgement.check_index, []).append(judgement)
+        for index, jury in groups.items():
+            if index not in passed:
+                yield from ((judgement, len(jury) > 1) for judgement in jury)

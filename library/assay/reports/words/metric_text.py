@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
-from assay.metrics.core.explanations import message_of
+from assay.metrics.core.explanations import reason_sentence, score_message
 from assay.model.run import ScoreStatus
 from assay.statistics.thresholds import TOLERANCE
 from assay.text.unsafe_text import clean, shorten
@@ -91,7 +91,7 @@ def partial_text(finished: int, total: int) -> str:
 def reason_text(score: Score) -> str:
     """Return why a score has no value, untrusted: its message, or its reason in words."""
     is_said = score.status is not ScoreStatus.ERROR or "function" in score.detail
-    return message_of(score.reason, score.detail if is_said else {})
+    return score_message(score) if is_said else reason_sentence(score.reason)
 
 
 _TOLD_ELSEWHERE = ("agent_error", "aggregate_only")
@@ -116,7 +116,7 @@ class Uncomputed:
                 reason = reason_text(score)[:_MOST_REASON_CHARS]
                 # A function may raise a different text on every row, and memory must not grow with them.
                 is_kept = reason in reasons or len(reasons) < _MOST_KEPT
-                reasons[reason if is_kept else message_of(score.reason, {})] += 1
+                reasons[reason if is_kept else reason_sentence(score.reason)] += 1
 
     def lines(self, metrics: Iterable[MetricSummary]) -> list[str]:
         """Return for each metric the numbers of rows on which it was skipped or failed, by reason."""

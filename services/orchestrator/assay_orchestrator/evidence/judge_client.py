@@ -234,7 +234,8 @@ class RunJudge:
                 use = check_use(row.case, rubric) or await self._use(rubric)
                 request = self._request(row, response, use)
                 if request is None:
-                    return failed_evidence("too_long_to_judge", "question, answer, reference and passages are too long")
+                    message = "question, answer, reference and passages are too long"
+                    return failed_evidence("too_long_to_judge", message, self._member, use)
                 return await self._verdict(request, use)
             except _NotJudgedError:
                 return None
@@ -266,11 +267,11 @@ class RunJudge:
         except InvalidInputError as problem:
             if any(entry.field.startswith(("judge", "rubric", "batch")) for entry in problem.problems):
                 raise self._stopped(problem.message) from None
-            return failed_evidence(_REFUSED, problem.message)
+            return failed_evidence(_REFUSED, problem.message, self._member, use)
         except (SetupError, WrongStateError) as problem:
             raise self._stopped(problem.message) from None
         except _FailedError as failure:
-            return failed_evidence("judge_failed", failure.problem.message)
+            return failed_evidence("judge_failed", failure.problem.message, self._member, use)
         if (pending := _not_yet(verdict)) is not None:
             raise pending
         if verdict.reason in _OF_THE_RUN | _OF_A_BATCH:
@@ -438,8 +439,7 @@ class RunJudge:
         if self._proof is None or self._proof.done():
             self._proof = asyncio.ensure_future(self._judges())
         if not await asyncio.shield(self._proof):
-            message = str(failed.detail.get("message", "")) or failed.error
-            raise self._stopped(message, failed.error, for_all=not self._judge.batch)
+            raise self._stopped(failed.message or failed.error, failed.error, for_all=not self._judge.batch)
 
     async def _judges(self) -> bool:
         """Return whether there is a verdict, even a wrong one, on a plain answer."""

@@ -6,12 +6,13 @@ They arrive with the cases, so that the orchestrator reads no file of a client, 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.judging.recorded_verdicts import answer_sha256
 from assay.metrics.core.score import JudgeEvidence
 from assay.model.answers.agent_response import clean_text
-from assay_orchestrator.evidence.verdict_wire import RubricUse, check_use, failed_evidence, own_rubric
+from assay.model.judgement import Judgement, JudgementStatus
+from assay_orchestrator.evidence.verdict_wire import RubricUse, check_use, own_rubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,18 +63,26 @@ class RecordedJudge:
                 f"{self._judge.recorded_file} has no verdict on this answer to case {row.case.case_id} by the rubric "
                 f"{use.name}: record it with `assay run SPEC --record-verdicts FILE` and a judge, or write it by hand"
             )
-            failed = failed_evidence(_NOT_RECORDED, message)
-            return JudgeEvidence(
-                None,
-                error=failed.error,
-                detail={**failed.detail, "verdict": _provenance(None, self._source.model, key, turn_index)},
+            judgement = Judgement(
+                self._source.model,
+                use.name,
+                JudgementStatus.UNAVAILABLE,
+                reason=_NOT_RECORDED,
+                message=message,
+                key=_key(key, turn_index),
             )
+            return JudgeEvidence(None, error=_NOT_RECORDED, message=message, judgement=judgement)
         scores = {name: value for name, value in recorded.verdict.items() if value is not None}
-        detail = {
-            "reasoning": scores.get("reasoning", ""),
-            "verdict": _provenance(recorded, recorded.judge, key, turn_index),
-        }
-        return JudgeEvidence(scores, scale=use.scale, detail=detail)
+        judgement = Judgement(
+            recorded.judge,
+            use.name,
+            JudgementStatus.VALID,
+            reasoning=scores.get("reasoning", ""),
+            scores={name: value for name, value in scores.items() if name != "reasoning"},
+            key=_key(key, turn_index),
+            is_recorded=True,
+        )
+        return JudgeEvidence(scores, scale=use.scale, judgement=judgement)
 
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""
@@ -89,28 +98,5 @@ def _recorded(row: JudgedRow, key: tuple[str, str, str], turn_index: int) -> Rec
     return verdicts.get(row.repeat) or verdicts.get(None)
 
 
-def _provenance(
-    recorded: RecordedVerdict | None, judge: str, key: tuple[str, str, str], turn_index: int
-) -> dict[str, Any]:
-    """Return the provenance of a verdict; None means it took no call, tokens or money now."""
-    scores = (
-        {} if recorded is None else {name: value for name, value in recorded.verdict.items() if name != "reasoning"}
-    )
-    return {
-        "status": "valid" if recorded is not None else "unavailable",
-        "judge": judge,
-        "model": "",
-        "rubric": key[0],
-        "fingerprint": "",
-        "key": hashlib.sha256("\n".join((*key, str(turn_index))).encode()).hexdigest(),
-        "temperature": None,
-        "cached": False,
-        "by_rule": False,
-        "flags": [],
-        "scores": scores,
-        "call_count": 0,
-        "input_tokens": None,
-        "output_tokens": None,
-        "cost_usd": None,
-        "recorded": recorded is not None,
-    }
+def _key(key: tuple[str, str, str], turn_index: int) -> str:
+    return hashlib.sha256("\n".join((*key, str(turn_index))).encode()).hexdigest()

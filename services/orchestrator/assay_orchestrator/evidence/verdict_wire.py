@@ -13,6 +13,7 @@ from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check
 from assay.metrics.core.score import JudgeEvidence, reference_text
 from assay.metrics.jury.structured_verdict import PARTS
 from assay.model.answers.agent_response import clean_text
+from assay.model.judgement import Judgement, JudgementCall, JudgementStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +29,9 @@ MAX_CONTEXTS = 200
 MAX_TURNS = 1_000
 _MAX_MESSAGE_CHARS = 500
 _STATUSES = {
-    judge_pb2.VERDICT_STATUS_VALID: "valid",
-    judge_pb2.VERDICT_STATUS_INVALID: "invalid",
-    judge_pb2.VERDICT_STATUS_UNAVAILABLE: "unavailable",
+    judge_pb2.VERDICT_STATUS_VALID: JudgementStatus.VALID,
+    judge_pb2.VERDICT_STATUS_INVALID: JudgementStatus.INVALID,
+    judge_pb2.VERDICT_STATUS_UNAVAILABLE: JudgementStatus.UNAVAILABLE,
 }
 
 
@@ -178,56 +179,51 @@ def grade_request(
 
 def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeModel, use: RubricUse) -> JudgeEvidence:
     """Return the evidence that a metric scores; an invalid verdict is replaced by its reason."""
-    evidence = failed_evidence(verdict.reason or "no_verdict", verdict.message)
     if verdict.status == judge_pb2.VERDICT_STATUS_VALID:
         scores = {"reasoning": verdict.reasoning, **verdict.scores}
-        evidence = JudgeEvidence(scores, scale=use.scale, detail={"reasoning": verdict.reasoning})
-    return dataclasses.replace(evidence, detail={**evidence.detail, "verdict": _provenance(verdict, judge, use)})
+        return JudgeEvidence(scores, scale=use.scale, judgement=_judgement(verdict, judge, use))
+    failed = failed_evidence(verdict.reason or "no_verdict", verdict.message, judge, use)
+    judgement = dataclasses.replace(_judgement(verdict, judge, use), reason=failed.error, message=failed.message)
+    return dataclasses.replace(failed, judgement=judgement)
 
 
-def failed_evidence(reason: str, message: str) -> JudgeEvidence:
+def failed_evidence(reason: str, message: str, judge: JudgeModel, use: RubricUse) -> JudgeEvidence:
     """Return the placeholder for an unavailable verdict."""
-    return JudgeEvidence(None, error=reason, detail={"message": message[:_MAX_MESSAGE_CHARS]} if message else {})
+    message = message[:_MAX_MESSAGE_CHARS]
+    judgement = Judgement(judge.identity, use.name, JudgementStatus.UNAVAILABLE, reason=reason, message=message)
+    return JudgeEvidence(None, error=reason, message=message, judgement=judgement)
 
 
-def _provenance(verdict: judge_pb2.Verdict, judge: JudgeModel, use: RubricUse) -> dict[str, Any]:
-    """Return the provenance of a verdict: its judge, its inputs, and its usage."""
-    provenance: dict[str, Any] = {
-        "status": _STATUSES.get(verdict.status, "unavailable"),
-        "judge": judge.identity,
-        "model": verdict.model,
-        "rubric": use.name,
-        "fingerprint": verdict.fingerprint,
-        "key": verdict.key,
-        "temperature": verdict.temperature if verdict.HasField("temperature") else None,
-        "cached": verdict.cached,
-        "by_rule": verdict.by_rule,
-        "flags": list(verdict.flags),
-        "scores": dict(sorted(verdict.scores.items())),
-        "call_count": verdict.call_count,
+def _judgement(verdict: judge_pb2.Verdict, judge: JudgeModel, use: RubricUse) -> Judgement:
+    """Return the judgement in a verdict: its judge, its inputs, and its usage."""
+    saved = verdict.saved if verdict.cached else agent_pb2.Usage()
+    return Judgement(
+        judge=judge.identity,
+        rubric=use.name,
+        status=_STATUSES.get(verdict.status, JudgementStatus.UNAVAILABLE),
+        model=verdict.model,
+        fingerprint=verdict.fingerprint,
+        reasoning=verdict.reasoning,
+        scores=dict(sorted(verdict.scores.items())),
+        is_cached=verdict.cached,
+        is_by_rule=verdict.by_rule,
+        is_batched=verdict.batched,
+        flags=tuple(verdict.flags),
+        key=verdict.key,
+        temperature=verdict.temperature if verdict.HasField("temperature") else None,
+        call_count=verdict.call_count,
         **_taken(verdict.usage),
-    }
-    if verdict.batched:
-        provenance["batched"] = True
-    if verdict.usage.estimated:
-        provenance["estimated"] = True
-    if verdict.refused_parameters:
-        provenance["refused_parameters"] = list(verdict.refused_parameters)
-    if verdict.calls:
-        provenance["calls"] = [_call(call) for call in verdict.calls]
-    if verdict.cached:
-        saved = _taken(verdict.saved)
-        provenance["saved_tokens"] = (
-            None if saved["input_tokens"] is None else saved["input_tokens"] + saved["output_tokens"]
-        )
-        provenance["saved_usd"] = saved["cost_usd"]
-    return provenance
+        is_estimated=verdict.usage.estimated,
+        saved_tokens=saved.input_tokens + saved.output_tokens if saved.HasField("input_tokens") else None,
+        saved_usd=saved.cost_usd if saved.HasField("cost_usd") else None,
+        refused_parameters=tuple(verdict.refused_parameters),
+        calls=tuple(map(_call, verdict.calls)),
+    )
 
 
-def _call(call: judge_pb2.JudgeCall) -> dict[str, Any]:
-    latency = {"latency_ms": round(call.latency_ms, 1)} if call.HasField("latency_ms") else {}
-    estimated = {"estimated": True} if call.estimated else {}
-    return {"outcome": call.outcome, **_taken(call), **estimated, **latency}
+def _call(call: judge_pb2.JudgeCall) -> JudgementCall:
+    latency_ms = round(call.latency_ms, 1) if call.HasField("latency_ms") else None
+    return JudgementCall(call.outcome, **_taken(call), latency_ms=latency_ms, is_estimated=call.estimated)
 
 
 def _taken(usage: agent_pb2.Usage | judge_pb2.JudgeCall) -> dict[str, Any]:

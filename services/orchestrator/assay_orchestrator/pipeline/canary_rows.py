@@ -11,9 +11,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from assay.judging.canaries import DETAIL, canary_share, choose_canaries
-from assay.metrics.core.score import JURY, Row, usable_references
+from assay.metrics.core.score import Row, usable_references
 from assay.metrics.jury.jury_scores import score_by_jury
 from assay.model.answers.agent_response import AgentResponse
+from assay.model.judgement import judgement_to_json
 from assay.model.run import ScoreStatus
 from assay_orchestrator.evidence.verdict_wire import NotYetError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.judging.canaries import Canary
-    from assay.metrics.core.score import JudgeEvidence, Metric
+    from assay.metrics.core.score import Metric
     from assay.model.case import Case
     from assay.model.run import RowResult, Score
     from assay_orchestrator.evidence.run_judges import RunJudges
@@ -88,7 +89,7 @@ class CanaryRows:
                 canary_score = score_by_jury(
                     self._metrics[place], Row(case=row.case, response=response, verdicts=verdicts)
                 )
-                document = _document(canary, canary_score, verdicts[rubric])
+                document = _document(canary, canary_score)
                 scores[place] = dataclasses.replace(scores[place], detail={**scores[place].detail, DETAIL: document})
         return dataclasses.replace(result, scores=tuple(scores))
 
@@ -101,7 +102,7 @@ class CanaryRows:
         return None
 
 
-def _document(canary: Canary, score: Score, evidence: JudgeEvidence) -> dict[str, Any]:
+def _document(canary: Canary, score: Score) -> dict[str, Any]:
     valid = score.status is ScoreStatus.SCORED
     return {
         "kind": canary.kind,
@@ -109,6 +110,5 @@ def _document(canary: Canary, score: Score, evidence: JudgeEvidence) -> dict[str
         "passed": score.passed if valid else None,
         "value": score.value,
         "reason": score.reason,
-        "verdict": evidence.detail.get("verdict"),
-        **({JURY: score.detail.get(JURY)} if evidence.jury else {}),
+        "judgements": [judgement_to_json(judgement) for judgement in score.judgements],
     }

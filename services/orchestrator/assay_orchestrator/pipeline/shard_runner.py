@@ -52,7 +52,7 @@ _MAX_PENDING_POLLS = 64
 
 _Evidence: TypeAlias = "tuple[Mapping[EmbeddingSettings, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
 _Outcomes: TypeAlias = "Mapping[str, MetricOutcome]"
-_UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
+_UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", message=NO_JUDGE)
 
 
 class _Clock:

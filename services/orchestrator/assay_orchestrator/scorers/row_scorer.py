@@ -80,8 +80,8 @@ class RowScorer:
         return scores if [score.metric for score in scores] == names else self._failed("scoring_crashed")
 
     def _failed(self, failure: str) -> tuple[Score, ...]:
-        detail = {"message": self._message(failure)} if failure in _MESSAGES else {}
-        return tuple(Score(metric.name, ScoreStatus.ERROR, reason=failure, detail=detail) for metric in self._metrics)
+        message = self._message(failure) if failure in _MESSAGES else ""
+        return tuple(Score(metric.name, ScoreStatus.ERROR, reason=failure, message=message) for metric in self._metrics)
 
     def _message(self, failure: str) -> str:
         limits = self._pool.limits

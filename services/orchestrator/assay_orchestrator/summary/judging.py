@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assay.judging.canaries import DETAIL, CanaryFold, canary_of
-from assay.metrics.core.score import JURY
-from assay.metrics.core.turn_scores import turn_details
 from assay.metrics.jury.jury_agreement import AgreementFold
+from assay.model.judgement import judgement_from_json
 from assay.model.judging_summary import JudgingSummary, JurorSummary
 from assay.model.run_spec import DEFAULT_JUDGE
 from assay.statistics.exact_sum import ExactSum
@@ -17,6 +17,7 @@ from assay.statistics.exact_sum import ExactSum
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from assay.model.judgement import Judgement
     from assay.model.run import JudgeSpec, RowResult
 
 _MOST_FINGERPRINTS = 20
@@ -33,11 +34,11 @@ class _Juror:
         self._cost = ExactSum()
         self._scores: dict[str, ExactSum] = {}
 
-    def add(self, verdict: Mapping[str, Any]) -> None:
+    def add(self, judgement: Judgement) -> None:
         self._verdicts += 1
-        self._failed += verdict["status"] != "valid"
-        if not verdict["cached"] and verdict["cost_usd"] is not None:
-            self._cost.add(verdict["cost_usd"])
+        self._failed += not judgement.is_valid
+        if judgement.paid_usd is not None:
+            self._cost.add(judgement.paid_usd)
 
     def score(self, metric: str, value: float | None) -> None:
         if value is not None:
@@ -75,21 +76,22 @@ class JudgingFold:
 
     def add(self, row: RowResult) -> None:
         """Add a row; a verdict shared by several of its metrics counts once."""
-        verdicts: dict[object, tuple[str, int | None, Mapping[str, Any]]] = {}
+        verdicts: dict[str, tuple[str, int | None, Judgement]] = {}
         for score in row.scores:
             judge = self._judge_of(score.metric)
-            for turn, detail in turn_details(score.detail):
-                for place, verdict in _verdicts(detail):
-                    verdicts[verdict.get("key") or (score.metric, turn, place)] = judge, place, verdict
-            self._add_canary(judge, score.detail.get(DETAIL))
-        for judge, place, verdict in verdicts.values():
-            self._add(verdict)
+            for place, judgement in _placed(score.judgements):
+                if judgement.key:
+                    verdicts[judgement.key] = judge, place, judgement
+            if DETAIL in score.detail:
+                self._add_canary(judge, score.detail[DETAIL])
+        for judge, place, judgement in verdicts.values():
+            self._add(judgement)
             if place is not None or self._has_several:
                 juror = (judge, place or 0)
-                self._jurors.setdefault(juror, _Juror(verdict["judge"], judge)).add(verdict)
+                self._jurors.setdefault(juror, _Juror(judgement.judge, judge)).add(judgement)
         for score in row.scores:
-            for _, detail in turn_details(score.detail):
-                self._add_jury(score.metric, detail)
+            if score.judgements:
+                self._add_jury(score.metric, score.judgements)
 
     def result(self) -> JudgingSummary | None:
         """Return the summary; None if no row has a verdict."""
@@ -115,58 +117,55 @@ class JudgingFold:
     def _add_canary(self, judge: str, document: object) -> None:
         canary = canary_of(document) if isinstance(document, dict) else None
         if canary is not None and isinstance(document, dict):
-            paid = [verdict["cost_usd"] for _, verdict in _verdicts(document) if not verdict.get("cached")]
+            paid = [judgement_from_json(judgement).paid_usd for judgement in document["judgements"]]
             costs = [cost for cost in paid if cost is not None]
             fold = self._canaries.setdefault(judge, CanaryFold(judge=judge))
             fold.add(canary, passed=document.get("passed"), cost_usd=sum(costs) if costs else None)
 
-    def _add_jury(self, metric: str, detail: Mapping[str, Any]) -> None:
-        jurors, judge = detail.get(JURY), self._judge_of(metric)
-        if not isinstance(jurors, list):
-            return
-        values = [juror.get("value") for juror in jurors]
-        self._agreement.setdefault(metric, AgreementFold(metric)).add(values)
-        for place, value in enumerate(values):
-            if (judge, place) in self._jurors:
-                self._jurors[judge, place].score(metric, value)
+    def _add_jury(self, metric: str, judgements: Sequence[Judgement]) -> None:
+        judge = self._judge_of(metric)
+        for (_, check_index), jury in itertools.groupby(judgements, _part):
+            values = [judgement.value for judgement in jury]
+            if len(values) == 1 or check_index is not None:
+                continue
+            self._agreement.setdefault(metric, AgreementFold(metric)).add(values)
+            for place, value in enumerate(values):
+                if (judge, place) in self._jurors:
+                    self._jurors[judge, place].score(metric, value)
 
-    def _add(self, verdict: Mapping[str, Any]) -> None:
-        was_called = not verdict["cached"] and verdict["call_count"] > 0
+    def _add(self, judgement: Judgement) -> None:
+        was_called = not judgement.is_cached and judgement.call_count > 0
         counted = {
             "verdict_count": True,
             "asked_count": was_called,
-            "cached_count": verdict["cached"],
-            "by_rule_count": verdict["by_rule"],
-            "failed_count": verdict["status"] != "valid",
-            "unpriced_count": was_called and verdict["cost_usd"] is None,
-            "batched_count": verdict.get("batched", False),
-            "recorded_count": verdict.get("recorded", False),
+            "cached_count": judgement.is_cached,
+            "by_rule_count": judgement.is_by_rule,
+            "failed_count": not judgement.is_valid,
+            "unpriced_count": was_called and judgement.cost_usd is None,
+            "batched_count": judgement.is_batched,
+            "recorded_count": judgement.is_recorded,
         }
         for name, holds in counted.items():
-            self._counts[name] += bool(holds)
-        for name in self._tokens:
-            self._tokens[name] += verdict[name] or 0
-        for name, total in self._money.items():
-            if verdict.get(name) is not None and (was_called or name == "saved_usd"):
-                total.add(verdict[name])
-        self._flags.update(verdict.get("flags") or ())
-        self._refused.update(verdict.get("refused_parameters") or ())
-        if verdict["fingerprint"]:
-            self._fingerprints.add(verdict["fingerprint"])
+            self._counts[name] += holds
+        self._tokens["input_tokens"] += judgement.input_tokens or 0
+        self._tokens["output_tokens"] += judgement.output_tokens or 0
+        if was_called and judgement.cost_usd is not None:
+            self._money["cost_usd"].add(judgement.cost_usd)
+        if judgement.saved_usd is not None:
+            self._money["saved_usd"].add(judgement.saved_usd)
+        self._flags.update(judgement.flags)
+        self._refused.update(judgement.refused_parameters)
+        if judgement.fingerprint:
+            self._fingerprints.add(judgement.fingerprint)
 
 
-def _verdicts(detail: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """Yield the verdicts behind a score, each with the place of its judge in the jury, if there is one.
+def _placed(judgements: Sequence[Judgement]) -> Iterator[tuple[int | None, Judgement]]:
+    """Yield the judgements behind a score, each with the place of its judge in the jury, if there is one."""
+    for _, group in itertools.groupby(judgements, _part):
+        jury = list(group)
+        for place, judgement in enumerate(jury):
+            yield place if len(jury) > 1 else None, judgement
 
-    Verdicts of judged checks are in the detail of their check.
-    """
-    checks = detail.get("checks")
-    for check in checks if isinstance(checks, list) else ():
-        yield from _verdicts(check)
-    placed: list[tuple[int | None, object]] = [(None, detail.get("verdict"))]
-    jury = detail.get(JURY)
-    if isinstance(jury, list):
-        placed = [(place, juror.get("verdict")) for place, juror in enumerate(jury)]
-    for place, verdict in placed:
-        if isinstance(verdict, dict) and "fingerprint" in verdict:
-            yield place, verdict
+
+def _part(judgement: Judgement) -> tuple[int | None, int | None]:
+    return judgement.turn_index, judgement.check_index

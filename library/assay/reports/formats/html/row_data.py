@@ -127,14 +127,20 @@ def _expected(expected: Mapping[str, Any], limit: int) -> list[tuple[str, Text |
 
 def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
     detail = score["detail"]
-    rest = {key: value for key, value in detail.items() if key not in ("reasoning", "message")}
+    judgements = score.get("judgements") or []
+    reasoning = "\n".join(filter(None, (judgement.get("reasoning") for judgement in judgements)))
+    rest = {key: value for key, value in detail.items() if key != "reasoning"}
+    if judgements:
+        rest["judgements"] = [
+            {key: value for key, value in judgement.items() if key != "reasoning"} for judgement in judgements
+        ]
     message = score["message"] or None
     return {
         "value": score["value"],
         "status": score["status"],
         "passed": score["passed"],
         "message": limited_text(message, limit),
-        "reasoning": limited_text(detail.get("reasoning"), limit),
+        "reasoning": limited_text(reasoning or detail.get("reasoning"), limit),
         "detail": limited_text(rest, limit) if rest else None,
     }
 
