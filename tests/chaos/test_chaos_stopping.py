@@ -14,7 +14,7 @@ from tests.chaos.drills import Plan, drilling
 from tests.chaos.outer_services import CountingAgent, answer_text
 from tests.chaos.topologies import Cluster, OneOrchestrator, open_engine
 
-from assay.client.run_driver import shuffled_cases
+from assay.client.encoded_cases import EncodedCases
 from assay.comparison.stopping import first_stop, shuffled
 from assay.comparison.stopping_settings import plan_of
 from assay.model.run import RunState
@@ -67,8 +67,11 @@ async def submit(drill: Drill, urls: dict[str, str]) -> list[str]:
         request_id = str(uuid.uuid4())
 
         async def once(client: Client, settings=settings, request_id=request_id) -> Run:  # type: ignore[no-untyped-def]
-            with shuffled_cases(PLAN.cases(), STOPPING.seed) as cases:
-                dataset = await client.upload_dataset(cases, name="chaos")
+            with EncodedCases() as cases:
+                for case in PLAN.cases():
+                    cases.add(case)
+                with cases.shuffled(STOPPING.seed) as ordered:
+                    dataset = await ordered.upload(client, name="chaos")
             return await client.create_run(settings, dataset.dataset_id, request_id=request_id)
 
         found.append((await drill.insist(once)).run_id)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from assay.client.run_driver import check_inputs
+from assay.client.input_checks import check_inputs
 from assay.datasets import records_dataset
 from assay.errors import SpecError
 from assay.metrics import build_metric, complete_parameters

@@ -297,7 +297,8 @@ async def reports_of_variants(
         InvalidInputError: The dataset or an agent's code is wrong, or the runs cannot stop early; lists every problem.
         AssayError: A run did not finish; the message names the command to continue.
     """
-    from assay.client.run_driver import check_questions
+    from assay.client.encoded_cases import EncodedCases
+    from assay.client.input_checks import check_questions
     from assay.client.variants import (
         check_variants,
         drive_variants,
@@ -308,17 +309,17 @@ async def reports_of_variants(
     )
     from assay.reports.document.report import report_of_run
 
-    cases = specs[0].open_dataset()
-    info = check_variants(specs, cases)
-    rule = options.stop_early
-    stopping = plan_stopping(rule, specs, info, settings) if rule else None
-    print_warnings(info)
-    codes = user_codes(specs)
-    for spec, code in zip(specs, codes, strict=True):
-        check_questions(code.agent, info, spec.settings)
-    judge_keys = specs[0].judge_keys if specs[0].needs_judge(info.checks) else None
-    group_id = options.resume or new_group_id()
     async with AsyncExitStack() as stack:
+        cases = stack.enter_context(EncodedCases(specs[0].recorded_verdicts))
+        info = check_variants(specs, specs[0].open_dataset(), None if options.resume else cases.add)
+        rule = options.stop_early
+        stopping = plan_stopping(rule, specs, info, settings) if rule else None
+        print_warnings(info)
+        codes = user_codes(specs)
+        for spec, code in zip(specs, codes, strict=True):
+            check_questions(code.agent, info, spec.settings)
+        judge_keys = specs[0].judge_keys if specs[0].needs_judge(info.checks) else None
+        group_id = options.resume or new_group_id()
         client, local = await stack.enter_async_context(
             connect(server, specs[0].embedding_models(info.checks), judge_keys=judge_keys)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
     from assay.client.dataset_upload import DatasetUpload
+    from assay.client.encoded_cases import EncodedCases
+    from assay.client.input_checks import TakeCase
     from assay.datasets import Dataset, DatasetInfo
     from assay.local_stack.stack import LocalStack
     from assay.model.run import CaseSelection, RowResult, Run
@@ -164,8 +166,10 @@ def run(
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
     use_prices(prices, server)
     start = click.get_current_context().find_object(EarlyStart) or early_start(server)
-    try:
+    with ExitStack() as resources:
+        resources.callback(start.abandon)
         # Imported here: the orchestrator starts meanwhile.
+        from assay.client.encoded_cases import EncodedCases
         from assay.reports.atomic import check_folder
         from assay_cli.commands.runs.follow import OutputOptions
         from assay_cli.output.streams import agent_stdout
@@ -174,7 +178,8 @@ def run(
         checked = marks.label(_load_spec(spec, overrides, dataset, metrics, start))
         start.start_embedder(checked.embedding_models(()))
         selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
-        cases, info = _open_cases(checked, selection, failed)
+        encoded = resources.enter_context(EncodedCases(checked.recorded_verdicts))
+        cases, info = _open_cases(checked, selection, failed, encoded.add if resume_id is None else None)
         reports = chosen_reports(report_names, checked.reports)
         check_folder(output_dir or REPORTS_FOLDER)
         plain = partial(_load_spec, spec, (), None, None, start)
@@ -196,11 +201,9 @@ def run(
         with agent_stdout():  # stdout is for results: the agent's output goes to stderr
             code = _load_code(checked, info)
             comparing = clustered_as(checked, options)
-            work = _Work(checked, cases, info, resumption, baseline, comparing, code, start.stack)
+            work = _Work(checked, encoded, info, resumption, baseline, comparing, code, start.stack)
             with _traced():
                 return run_async(_run(work, output))
-    finally:
-        start.abandon()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,7 @@ class _Work:
     """The checked parts of a run."""
 
     spec: Spec
-    dataset: Dataset
+    cases: EncodedCases
     info: DatasetInfo
     resumption: Resumption | None
     baseline: str
@@ -246,12 +249,18 @@ def output_kind_of(ci: CiOutputs | None, *, as_json: bool, quiet: bool, verbose:
     return OutputKind.REPORT if as_json else OutputKind.VERDICT if quiet else OutputKind.TEXT
 
 
-def _open_cases(spec: Spec, selection: CaseSelection, failed: frozenset[str]) -> tuple[Dataset, DatasetInfo]:
-    """Return the dataset, checked with the spec; print its warnings."""
-    from assay.client.run_driver import check_inputs
+def _open_cases(
+    spec: Spec, selection: CaseSelection, failed: frozenset[str], take: TakeCase | None
+) -> tuple[Dataset, DatasetInfo]:
+    """Return the dataset, checked with the spec; print its warnings.
+
+    Args:
+        take: Receives the cases; None if they are stored already.
+    """
+    from assay.client.input_checks import check_inputs
 
     cases = spec.open_dataset(selection, failed)
-    info = check_inputs(spec, cases)
+    info = check_inputs(spec, cases, take)
     print_warnings(info)
     return cases, info
 
@@ -296,7 +305,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
     from assay_cli.baseline_comparison import read_baseline
     from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow, report_interruption
 
-    upload = DatasetUpload(work.spec, work.dataset, work.info)
+    upload = DatasetUpload(work.cases, work.info)
     preparing = asyncio.ensure_future(asyncio.to_thread(prepare_to_follow, options.reports))
     spec, info = work.spec, work.info
     judge_keys = spec.judge_keys if spec.needs_judge(info.checks) else None
@@ -368,7 +377,7 @@ def _find_failed(
 
 
 def _load_code(spec: Spec, info: DatasetInfo) -> UserCode:
-    from assay.client.run_driver import check_questions
+    from assay.client.input_checks import check_questions
     from assay_cli.agent_process import load_user_code
 
     code = load_user_code(spec.settings, spec.base_dir)

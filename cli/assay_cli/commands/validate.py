@@ -146,7 +146,7 @@ def _check_cases(
         spec: Path of the spec.
         local: Whether the run will use this machine, and its models.
     """
-    from assay.client.run_driver import check_inputs
+    from assay.client.input_checks import check_inputs
     from assay.client.variants import check_variants
     from assay.local_stack.model_files import model_problem
 
@@ -201,7 +201,7 @@ class _Findings:
     ) -> bool:
         """Load the agent's code or program, and collect its problems for these variants; return whether it loads."""
         from assay.agent_host.user_code import open_caller
-        from assay.client.run_driver import check_questions
+        from assay.client.input_checks import check_questions
 
         def load() -> None:
             caller = open_caller(agent, base_dir)

@@ -8,14 +8,13 @@ import uuid
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-import grpc.aio
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from assay.agent_host.protocol import Caller
 from assay.agent_host.serve_stream import AgentHost
 from assay.client import stored_datasets
 from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
-from assay.client.upload import upload_parts
+from assay.client.upload import upload_messages
 from assay.errors import NotFoundError, SpecError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.conditions import quoted
 from assay.filters.pages import CaseDetail, ResultPage, RunPage
@@ -24,11 +23,11 @@ from assay.filters.run_filter import parse_run_query
 from assay.model.run import Deletion, RowAttempt, RowResult, Run, StateChanged
 from assay.model.views import RowView, RunView
 from assay.rpc.channel import read_stream
-from assay.v1 import dataset_pb2, dataset_pb2_grpc, row_pb2, run_pb2
+from assay.v1 import dataset_pb2, row_pb2, run_pb2
+from assay.wire.case import case_to_wire
 from assay.wire.filters import case_detail_from_wire, facets_from_wire
 from assay.wire.run import (
     ATTEMPT,
-    DATASET,
     DELETION,
     ROW_VIEWS,
     RUN,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from assay.model.run import RunSpec, SpendCap
     from assay.model.stored_dataset import StoredDataset
 
-_UPLOAD_TIMEOUT_S = 3600.0
 _RUN_PAGE = 500
 _QUERY = ("where", "order_by")
 _RESULT_PAGE = 500
@@ -77,13 +75,7 @@ class Client(Connection):
     """
 
     async def upload_dataset(
-        self,
-        cases: Iterable[Case],
-        *,
-        name: str,
-        note: str = "",
-        parent_ids: Iterable[str] = (),
-        wanted: asyncio.Event | None = None,
+        self, cases: Iterable[Case], *, name: str, note: str = "", parent_ids: Iterable[str] = ()
     ) -> StoredDataset:
         """Store a dataset and return it; equal cases in the same order are stored only once, whatever their name.
 
@@ -92,25 +84,13 @@ class Client(Connection):
             name: The name, such as the file's; it moves to this dataset.
             note: A note for people; empty keeps the note stored for this name and version.
             parent_ids: Ids of the datasets it was made from; empty keeps those stored.
-            wanted: Completes the upload: the dataset is stored once the event is set; None stores it at once.
 
         Raises:
             DatasetError: A case was refused, or the cases cannot be read.
         """
-        unreadable: list[Exception] = []
         header = dataset_pb2.DatasetHeader(name=name, note=note, parent_ids=parent_ids)
-
-        async def send(stub: dataset_pb2_grpc.DatasetServiceAsyncStub) -> dataset_pb2.UploadDatasetResponse:
-            parts = upload_parts(cases, header, unreadable, wanted)
-            try:
-                return await stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
-            except (grpc.aio.AioRpcError, asyncio.CancelledError):
-                if unreadable:  # gRPC reports only a cancelled call
-                    raise unreadable[0] from None
-                raise
-
-        response = await self.call(dataset_pb2_grpc.DatasetServiceStub, send, repeatable=iter(cases) is not cases)
-        return DATASET.from_wire(response.dataset)
+        is_repeatable = iter(cases) is not cases
+        return await upload_messages(self, lambda: map(case_to_wire, cases), header, repeatable=is_repeatable)
 
     async def get_dataset(self, dataset_id: str) -> StoredDataset:
         """Return a dataset under the name that it was last uploaded under.

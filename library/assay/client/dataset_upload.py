@@ -6,16 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from assay.errors import UnavailableError
-from assay.judging.recorded_verdicts import CasesWithVerdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from assay.client.client import Client
-    from assay.datasets import Dataset, DatasetInfo
-    from assay.model.case import Case
+    from assay.client.encoded_cases import EncodedCases
+    from assay.datasets import DatasetInfo
     from assay.model.stored_dataset import StoredDataset
-    from assay.specs.model import Spec
 
 
 class DatasetUpload:
@@ -24,14 +20,12 @@ class DatasetUpload:
     An incomplete upload leaves no dataset: the orchestrator discards what it has stored.
 
     Args:
-        spec: Spec of the run.
-        dataset: The checked cases, which are read again while they are sent.
+        cases: The checked cases; `aclose` closes them.
         info: Description of the dataset.
     """
 
-    def __init__(self, spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
-        recorded = spec.recorded_verdicts
-        self.cases: Iterable[Case] = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
+    def __init__(self, cases: EncodedCases, info: DatasetInfo) -> None:
+        self.cases = cases
         self._info = info
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[StoredDataset] | None = None
@@ -44,7 +38,7 @@ class DatasetUpload:
         """Complete the upload and return the stored dataset; restart an upload that failed or never started.
 
         Raises:
-            DatasetError: A case was refused, or the cases cannot be read.
+            DatasetError: A case was refused.
         """
         self._wanted.set()
         begun, self._task = self._task, None
@@ -56,10 +50,11 @@ class DatasetUpload:
         return await self._send(client)
 
     async def aclose(self) -> None:
-        """Abort an incomplete upload."""
+        """Abort an incomplete upload, and delete the encoded cases."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self.cases.close()
 
     async def _send(self, client: Client) -> StoredDataset:
-        return await client.upload_dataset(self.cases, name=self._info.name, wanted=self._wanted)
+        return await self.cases.upload(client, name=self._info.name, wanted=self._wanted)

@@ -5,47 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import itertools
-import tempfile
 import uuid
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.concurrency.event_loop import until_user_exit
-from assay.client.unfed_metrics import unfed_metrics
-from assay.comparison.stopping import shuffled
-from assay.datasets.counts import count_cases
-from assay.datasets.unused_fields import unscored_turns, unused_fields
 from assay.errors import (
     AssayError,
-    DatasetError,
     NotFoundError,
-    Problem,
-    SpecError,
     UnavailableError,
-    further_problems,
 )
-from assay.judging.recorded_verdicts import CasesWithVerdicts
-from assay.metrics.assertions import why_unmade
-from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
-from assay.model.cluster_key import cluster_of, missing_cluster
 from assay.model.run import DatasetReading, PauseCause, RowResult, Run, RunState, StateChanged
 from assay.model.views import RowView
 from assay.process.failpoints import failpoint
-from assay.specs.approvals import why_unusable
-from assay.specs.doubtful_criteria import doubtful_criteria, missing_groups
-from assay.v1 import case_pb2 as pb
-from assay.wire.case import case_from_wire, case_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from assay.agent_host.protocol import Caller
     from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
     from assay.client.dataset_upload import DatasetUpload
-    from assay.datasets import Dataset, DatasetInfo
+    from assay.client.encoded_cases import EncodedCases
+    from assay.datasets import DatasetInfo
     from assay.local_stack.stack import LocalStack
-    from assay.model.case import Case
     from assay.model.run_spec import RunSpec
     from assay.model.stored_dataset import StoredDataset
     from assay.specs.model import Spec
@@ -58,158 +39,6 @@ _MOST_PROBLEMS = 50
 _MOST_WARNINGS = 100
 _MAX_WARNING_CHARS = 1000
 _MAX_FIELD_CHARS = 500
-
-
-def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
-    """Read and check the whole dataset, before anything is started or called; return its description.
-
-    Warnings cover data that no metric reads, metrics and checks that cannot be computed, and gates and thresholds that
-    cannot fail or cannot hold.
-
-    Raises:
-        DatasetError: The dataset is wrong or does not fit the spec; lists every problem.
-        SpecError: The checks need a judge that cannot be called.
-    """
-    info = dataset.check()
-    if spec.judge_problems and spec.needs_judge(info.checks):
-        raise SpecError(spec.judge_problems)
-    if spec.settings.agent.adapter == "replay" and info.recorded_count < info.case_count:
-        missing = info.case_count - info.recorded_count
-        raise DatasetError(
-            [
-                Problem(
-                    f"the replay adapter needs a recorded answer in every case, and {missing} of {info.case_count} "
-                    "have none: add a `recorded` field, or use another adapter",
-                    file=info.name,
-                )
-            ]
-        )
-    _check_approvals(spec, info)
-    _check_cluster(spec, dataset)
-    repeated = _check_repeats(spec, dataset, info)
-    _check_prompts(spec, dataset, info)
-    warnings = [
-        *repeated,
-        *unused_fields(info.optional_fields, spec.settings.metrics, info.name),
-        *_unmade(spec, info),
-        *unfed_metrics(spec, info),
-        *doubtful_criteria(spec),
-        *_missing_groups(spec, dataset),
-    ]
-    if spec.recorded_verdicts is not None:
-        warnings += spec.recorded_verdicts.warnings(dataset, spec.settings.metrics)
-    if spec.settings.agent.adapter == "replay" and spec.settings.turns != "last":
-        warnings += unscored_turns(info.optional_fields, info.name)
-    return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
-
-
-def _check_approvals(spec: Spec, info: DatasetInfo) -> None:
-    """Refuse cases with approvals if the agent cannot receive them."""
-    if info.approvals_count and (unusable := why_unusable(spec.settings.agent)):
-        message = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`: {unusable}"
-        raise DatasetError([Problem(message, file=info.name)])
-
-
-def _check_cluster(spec: Spec, dataset: Dataset) -> None:
-    """Refuse a cluster key that no case has: every case would be its own cluster."""
-    key = spec.settings.cluster
-    if key and not any(cluster_of(key, case.category, case.tags) for case in dataset.cases()):
-        raise SpecError([spec.place("cluster", missing_cluster(key))])
-
-
-def _unmade(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
-    """Yield a warning about checks that no answer can satisfy or fail, such as judged checks without a judge."""
-    if not any(metric.kind == "assertions" for metric in spec.settings.metrics):
-        return
-    reasons = {kind: why_unmade(kind, has_judge=bool(spec.settings.judges)) for kind in info.checks}
-    unmade = {kind: {why: info.checks[kind]} for kind, why in reasons.items() if why}
-    if reason := not_made(unmade, sum(info.checks.values())):
-        remedy = ". Name a judge under `judge` in the spec" if NO_JUDGE_FOR_IT in reasons.values() else ""
-        yield Problem(
-            f"{reason}; rows with such a check are undecided, and the run is INCOMPLETE{remedy}", file=info.name
-        )
-
-
-def _missing_groups(spec: Spec, dataset: Dataset) -> Iterator[Problem]:
-    """Yield a warning for every gate on a category or tag that no case has."""
-    if not any(gate.startswith(("category.", "tag.")) for gate in spec.settings.gates):
-        return
-    counts, _ = count_cases(dataset.cases())
-    if not counts.uncounted_categories and not counts.uncounted_tags:
-        yield from missing_groups(spec, {"category": counts.categories, "tag": counts.tags})
-
-
-def check_questions(agent: Caller | None, info: DatasetInfo, settings: RunSpec | None = None) -> None:
-    """Refuse cases without a question, and approvals, if the agent receives only the question.
-
-    Args:
-        agent: Caller of the agent in this process; None if the orchestrator calls it.
-        info: Description of the dataset.
-        settings: Settings of the run; None to check only the agent.
-
-    Raises:
-        DatasetError: A case has variables but no question, or approvals that the agent does not receive.
-        SpecError: The spec has approvals that the agent does not receive.
-    """
-    asks_with_text = getattr(agent, "asks_with_text", False)
-    if asks_with_text and settings is not None and settings.agent.adapter == "python":
-        # An adapter of a framework asks with the text, and resumes the agent itself.
-        remedy = "the agent receives the question alone: name its parameter `request` to receive them, or remove them"
-        if settings.approvals:
-            raise SpecError([Problem(remedy, "approvals")])
-        if info.approvals_count:
-            remedy = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`, and {remedy}"
-            raise DatasetError([Problem(remedy, file=info.name)])
-    if info.textless_count and asks_with_text:
-        message = (
-            f"{info.textless_count:,} of {info.case_count:,} cases have variables and no question, and the agent "
-            "receives the question alone: name its parameter `request` to receive the variables too, or map a "
-            "field to `input`"
-        )
-        raise DatasetError([Problem(message, file=info.name)])
-
-
-def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Problem]:
-    """Refuse recorded answers that are fewer than the repeats of the run; warn where one stands for all of them."""
-    repeats = spec.settings.repeats
-    if spec.settings.agent.adapter != "replay" or repeats == 1:
-        return []
-    single = short = 0
-    problems: list[Problem] = []
-    for case in dataset.cases():
-        count = len(case.recordings)
-        single += count <= 1
-        short += 1 < count < repeats
-        if 1 < count < repeats and short <= _MOST_PROBLEMS:
-            message = (
-                f"holds {count} recorded answers, and the run has {repeats} repeats: record as many, or one for all"
-            )
-            problems.append(Problem(message, f"case {case.case_id}", file=info.name))
-    if problems:
-        raise DatasetError([*problems, *further_problems(short - len(problems), file=info.name)])
-    is_compared = any(metric.kind == "consistency" for metric in spec.settings.metrics)
-    if not single or not is_compared:
-        return []
-    said = f"{single:,} of {info.case_count:,} cases have a single recorded answer, which all repeats share"
-    return [Problem(f"{said}: consistency is always 1 there", file=info.name)]
-
-
-def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
-    """Refuse cases that lack a variable of the spec's prompt."""
-    agent = spec.settings.agent
-    if not agent.fills_prompt:
-        return
-    from assay.specs.prompt_options import PromptOptions
-    from assay.specs.prompt_template import case_problems
-
-    templates = PromptOptions.from_options(agent.adapter, agent.options, []).templates
-    problems = (
-        Problem(f"does not fit the prompt: {message}", f"case {case.case_id}", file=info.name)
-        for case in dataset.cases()
-        for message in case_problems(templates, case)
-    )
-    if shown := list(itertools.islice(problems, _MOST_PROBLEMS)):
-        raise DatasetError([*shown, *further_problems(sum(1 for _ in problems), file=info.name)])
 
 
 async def wait_for_stack(
@@ -258,13 +87,14 @@ async def start_run(
     Args:
         client: Client of the orchestrator.
         spec: Spec of the run.
-        upload: Upload of its dataset.
+        upload: Upload of its dataset; closed once the run exists.
         info: Description of the dataset.
         agent: A function that replaces the spec's agent.
     """
     identifying = asyncio.ensure_future(_with_code(spec, agent))
     stored = await upload.finish(client)
     (run,) = await _create_runs(client, [await identifying], stored, upload.cases, info)
+    await upload.aclose()
     return run
 
 
@@ -276,23 +106,22 @@ async def _with_code(spec: Spec, agent: Callable[..., object] | None = None) -> 
     return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, code=code))
 
 
-async def start_runs(client: Client, specs: Sequence[Spec], dataset: Dataset, info: DatasetInfo) -> list[Run]:
+async def start_runs(client: Client, specs: Sequence[Spec], cases: EncodedCases, info: DatasetInfo) -> list[Run]:
     """Upload the dataset once and create a run per spec; all specs share dataset and judge.
 
     Runs that may stop early get the cases in the order of their settings. If a run is refused, the runs before it are
     cancelled.
     """
-    recorded, stopping = specs[0].recorded_verdicts, specs[0].settings.stopping
-    cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
+    stopping = specs[0].settings.stopping
     with contextlib.ExitStack() as stack:
-        ordered = cases if stopping is None else stack.enter_context(shuffled_cases(cases, stopping.seed))
-        stored = await client.upload_dataset(ordered, name=info.name)
+        ordered = cases if stopping is None else stack.enter_context(cases.shuffled(stopping.seed))
+        stored = await ordered.upload(client, name=info.name)
         coded = [await _with_code(spec) for spec in specs]
         return await _create_runs(client, coded, stored, ordered, info)
 
 
 async def _create_runs(
-    client: Client, specs: Sequence[Spec], stored: StoredDataset, cases: Iterable[Case], info: DatasetInfo
+    client: Client, specs: Sequence[Spec], stored: StoredDataset, cases: EncodedCases, info: DatasetInfo
 ) -> list[Run]:
     failpoint("client.dataset_uploaded")
     runs: list[Run] = []
@@ -304,7 +133,7 @@ async def _create_runs(
                 run = await created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             except NotFoundError:
                 # The dataset was deleted just now, by another client or by retention.
-                stored = await client.upload_dataset(cases, name=info.name)
+                stored = await cases.upload(client, name=info.name)
                 run = await created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             runs.append(run)
     except AssayError:
@@ -505,39 +334,3 @@ def with_report_hint(run: Run, server: str | None) -> Iterator[None]:
             "--output-dir FOLDER` writes its report",
             reason=error.reason,
         ) from error
-
-
-class ShuffledCases:
-    """Cases in random order with their positions in the dataset; can be iterated repeatedly.
-
-    Args:
-        file: File with the messages of the cases.
-        spans: Start and end of each message, in the order of the dataset.
-        order: Positions in the dataset, in the random order.
-    """
-
-    def __init__(self, file: IO[bytes], spans: Sequence[tuple[int, int]], order: Sequence[int]) -> None:
-        self._file = file
-        self._spans = spans
-        self._order = order
-
-    def __iter__(self) -> Iterator[Case]:
-        """Yield the cases."""
-        for place in self._order:
-            start, end = self._spans[place]
-            self._file.seek(start)
-            yield case_from_wire(pb.Case.FromString(self._file.read(end - start)))
-
-
-@contextlib.contextmanager
-def shuffled_cases(cases: Iterable[Case], seed: int) -> Iterator[ShuffledCases]:
-    """Yield the cases in the random order of a seed, stored in a temporary file."""
-    with tempfile.TemporaryFile(prefix="assay-cases-") as file:
-        spans: list[tuple[int, int]] = []
-        case_ids: list[str] = []
-        for place, case in enumerate(cases):
-            start = file.tell()
-            file.write(case_to_wire(dataclasses.replace(case, place=place)).SerializeToString())
-            spans.append((start, file.tell()))
-            case_ids.append(case.case_id)
-        yield ShuffledCases(file, spans, shuffled(case_ids, seed))

@@ -8,8 +8,9 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from assay.client.input_checks import InputChecks, read_together
 from assay.client.progress.group_progress import GroupProgress
-from assay.client.run_driver import check_inputs, drive_run, guard_stack, start_runs
+from assay.client.run_driver import drive_run, guard_stack, start_runs
 from assay.client.service_start import showing_start
 from assay.comparison.stopping_settings import planned_stopping
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, SpecError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
+    from assay.client.encoded_cases import EncodedCases
+    from assay.client.input_checks import TakeCase
     from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset, DatasetInfo
     from assay.local_stack.stack import LocalStack
@@ -35,18 +38,24 @@ def new_group_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
-def check_variants(specs: Sequence[Spec], dataset: Dataset) -> DatasetInfo:
-    """Read and check the whole dataset for each variant, before anything is started or called; return its description.
+def check_variants(specs: Sequence[Spec], dataset: Dataset, take: TakeCase | None = None) -> DatasetInfo:
+    """Read and check the whole dataset for all variants, before anything is started or called; return its description.
+
+    Args:
+        specs: Specs, one per variant.
+        dataset: The cases.
+        take: Receives each case of the same pass, even if a later case is wrong.
 
     Raises:
         InvalidInputError: The dataset is wrong or does not fit a variant; lists every problem with its variants.
     """
-    dataset.check()  # problems of the dataset itself belong to no variant
+    checks = [InputChecks(spec) for spec in specs]
+    read = read_together(dataset, [*(receiver for check in checks for receiver in check.takes), take])
     variants_of: dict[Problem, list[str]] = {}
     infos: list[DatasetInfo] = []
-    for spec in specs:
+    for spec, check in zip(specs, checks, strict=True):
         try:
-            infos.append(check_inputs(spec, dataset))
+            infos.append(check.finish(read))
         except InvalidInputError as error:
             for problem in error.problems:
                 variants_of.setdefault(problem, []).append(name_of(spec))
@@ -76,7 +85,7 @@ def name_of(spec: Spec) -> str:
 async def start_variants(
     client: Client,
     specs: Sequence[Spec],
-    dataset: Dataset,
+    cases: EncodedCases,
     info: DatasetInfo,
     group_id: str,
     stopping: StoppingSettings | None = None,
@@ -86,7 +95,7 @@ async def start_variants(
     Args:
         client: Client of the orchestrator.
         specs: Specs, one per variant.
-        dataset: The cases.
+        cases: The checked cases.
         info: Description of the dataset.
         group_id: Id of the new group.
         stopping: Stopping rule from `plan_stopping`; None to run all cases.
@@ -95,7 +104,7 @@ async def start_variants(
         dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, group_id=group_id, stopping=stopping))
         for spec in specs
     ]
-    return await start_runs(client, grouped, dataset, info)
+    return await start_runs(client, grouped, cases, info)
 
 
 def plan_stopping(

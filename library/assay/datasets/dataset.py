@@ -1,9 +1,9 @@
-"""Datasets, checked in one streaming pass and read in another."""
+"""Datasets, read and checked in one streaming pass."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,14 +119,21 @@ class Dataset:
         """The file's name."""
         return self._source.name
 
-    def check(self) -> DatasetInfo:
+    def check(self, take: Callable[[Case], None] | None = None) -> DatasetInfo:
         """Read the whole dataset once and return its properties.
+
+        Args:
+            take: Receives each case while it is checked, in order, even if a later record turns out to be invalid;
+                None if the properties are enough, which takes less time.
 
         Raises:
             DatasetError: The dataset is invalid; the error holds every problem, at most fifty.
         """
         if self._info is None:
-            self._info = self._checked()
+            self._info = self._checked(take)
+        elif take is not None:
+            for case in self.cases():
+                take(case)
         return self._info
 
     def __iter__(self) -> Iterator[Case]:
@@ -166,7 +173,7 @@ class Dataset:
     def _changed(self) -> DatasetError:
         return DatasetError([Problem("has changed since it was checked: start again", file=self._source.file)])
 
-    def _checked(self) -> DatasetInfo:
+    def _checked(self, take: Callable[[Case], None] | None) -> DatasetInfo:
         diagnostics = self._diagnostics()
         field_map = FieldMap(self._field_map)
         for message in field_map.problems():
@@ -184,10 +191,12 @@ class Dataset:
         sha256 = ""
         try:
             self._signature = self._source.signature()
-            reader.survey()
+            reader.survey(take)
             for message in field_map.unused():
                 diagnostics.report(message, name="map")
             sha256 = self._source.sha256()
+            if self._source.signature() != self._signature:
+                diagnostics.report("has changed while it was read: start again")
         except BadFileError as error:
             diagnostics.report(error.message, line=error.line)
         if not diagnostics.problem_count:

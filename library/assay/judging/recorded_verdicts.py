@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ _STATED = ("criterion", "question", "references", "contexts", "rubric_sha256", "
 _TEXTS = ("case", "rubric", "judge", "answer", "criterion", "question", "rubric_sha256")
 _NAMES = {"case": MAX_CASE_ID_CHARS, "rubric": MAX_JUDGE_CHARS, "judge": MAX_JUDGE_CHARS}
 _MOST_PROBLEMS = 50
+_SHOWN_CASES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,58 +103,65 @@ class RecordedVerdicts:
             if line.is_on(case)
         )
 
-    def warnings(self, cases: Iterable[Case], metrics: Iterable[MetricSpec]) -> Iterator[Problem]:
-        """Yield a run's problems with the file: verdicts on removed cases, cases without a verdict.
+    def coverage(self, metrics: Iterable[MetricSpec]) -> VerdictCoverage:
+        """Return the check of which verdicts a run's cases use and which they lack.
 
         Args:
-            cases: Those of the dataset.
-            metrics: Those of the run that use its judge.
+            metrics: The metrics of the run that use its judge.
         """
-        used = list(metrics)
-        kinds = [METRICS[metric.kind] for metric in used]
-        needed = {
-            (metric.rubric or rubric, "")
-            for metric, kind in zip(used, kinds, strict=True)
-            if (rubric := getattr(kind, "default_rubric", None)) is not None
-        }
-        checks_are_made = any(hasattr(kind, "rubrics") for kind in kinds)
-        if self.other_rubric_count:
-            sentence = f"{_verdicts(self.other_rubric_count)} by another version of the rubric and not used"
-            yield Problem(f"{sentence}: record them again", file=self.file)
-        stale, missing = 0, []
-        for case in cases:
-            lines = self.lines.get(case.case_id, ())
-            stale += sum(not line.is_on(case) for line in lines)
-            there = {(line.verdict.rubric, line.verdict.criterion) for line in lines if line.is_on(case)}
-            if not needed | (_needed_by_checks(case) if checks_are_made else set()) <= there:
-                missing.append(case.case_id)
-        if stale:
-            sentence = (
-                f"{_verdicts(stale)} on another question, reference or context than the dataset holds and not used"
-            )
-            yield Problem(f"{sentence}: record them again", file=self.file)
-        if missing:
-            which = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
-            cases_lack = "case lacks" if len(missing) == 1 else "cases lack"
-            sentence = f"{len(missing):,} {cases_lack} a recorded verdict that the metrics need ({which})"
-            yield Problem(f"{sentence}: their rows will be errors of the judge", file=self.file)
+        return VerdictCoverage(self, list(metrics))
 
 
-class CasesWithVerdicts:
-    """The cases of a dataset, each with its recorded verdicts, from the first case each time.
+class VerdictCoverage:
+    """Finds verdicts on removed or changed cases, and cases without a verdict, while the cases are read.
 
     Args:
-        cases: The cases; gives them again each time.
         recorded: The verdicts.
+        metrics: The metrics of the run that use its judge.
     """
 
-    def __init__(self, cases: Iterable[Case], recorded: RecordedVerdicts) -> None:
-        self._cases = cases
+    def __init__(self, recorded: RecordedVerdicts, metrics: Sequence[MetricSpec]) -> None:
         self._recorded = recorded
+        kinds = [METRICS[metric.kind] for metric in metrics]
+        self._needed = {
+            (metric.rubric or rubric, "")
+            for metric, kind in zip(metrics, kinds, strict=True)
+            if (rubric := getattr(kind, "default_rubric", None)) is not None
+        }
+        self._makes_checks = any(hasattr(kind, "rubrics") for kind in kinds)
+        self._stale_count = 0
+        self._missing_count = 0
+        self._first_missing: list[str] = []
 
-    def __iter__(self) -> Iterator[Case]:
-        """Yield the cases in order."""
-        return (dataclasses.replace(case, verdicts=self._recorded.of(case)) for case in self._cases)
+    def take(self, case: Case) -> None:
+        """Compare one case with the verdicts on it."""
+        lines = self._recorded.lines.get(case.case_id, ())
+        usable = {(line.verdict.rubric, line.verdict.criterion) for line in lines if line.is_on(case)}
+        self._stale_count += sum(not line.is_on(case) for line in lines)
+        if not self._needed | (_needed_by_checks(case) if self._makes_checks else set()) <= usable:
+            self._missing_count += 1
+            if len(self._first_missing) < _SHOWN_CASES:
+                self._first_missing.append(case.case_id)
+
+    def finish(self, _: object) -> list[Problem]:
+        """Return the warnings, after the last case."""
+        file, again = self._recorded.file, "record them again"
+        warnings: list[Problem] = []
+        if count := self._recorded.other_rubric_count:
+            sentence = f"{_verdicts(count)} by another version of the rubric and not used"
+            warnings.append(Problem(f"{sentence}: {again}", file=file))
+        if self._stale_count:
+            sentence = (
+                f"{_verdicts(self._stale_count)} on another question, reference or context than the dataset holds and "
+                "not used"
+            )
+            warnings.append(Problem(f"{sentence}: {again}", file=file))
+        if count := self._missing_count:
+            which = ", ".join(self._first_missing) + (", ..." if count > _SHOWN_CASES else "")
+            cases_lack = "case lacks" if count == 1 else "cases lack"
+            sentence = f"{count:,} {cases_lack} a recorded verdict that the metrics need ({which})"
+            warnings.append(Problem(f"{sentence}: their rows will be errors of the judge", file=file))
+        return warnings
 
 
 def answer_sha256(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.user_code import UserCode
+from assay.client.encoded_cases import EncodedCases
 from assay.client.variants import check_variants, drive_variants, plan_stopping, start_variants
 from assay.comparison.model import ComparisonSettings
 from assay.datasets import records_dataset
@@ -49,7 +50,9 @@ async def decided(stage: Stage, *, count: int, batch: bool = False) -> tuple[lis
     assert (stopping.metric, stopping.scale) == ("quality", (1.0, 5.0))
     quick = {"batch_base_urls": ("*",), "batch_wait_s": 0.3, "batch_poll_s": 0.05} if batch else {}
     async with stage.judge(**quick), stage.orchestrator() as client:
-        runs = await start_variants(client, specs, dataset, info, "group-1", stopping)
+        with EncodedCases() as cases:
+            dataset.check(cases.add)
+            runs = await start_variants(client, specs, cases, info, "group-1", stopping)
         ended = await drive_variants(
             client, runs, [UserCode(AgentCaller(stage.agent)), UserCode(AgentCaller(polite))], hidden=True
         )

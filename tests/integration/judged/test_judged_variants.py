@@ -9,6 +9,7 @@ import pytest
 
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.user_code import UserCode
+from assay.client.encoded_cases import EncodedCases
 from assay.client.variants import check_variants, drive_variants, resume_variants, start_variants
 from assay.datasets import records_dataset
 from assay.errors import NotFoundError, SpecError
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
+    from assay.client.client import Client
     from assay.model.answers.agent_response import AgentRequest
+    from assay.model.run import Run
 
     SetUp = Callable[..., Stage]
 
@@ -39,13 +42,19 @@ def polite(request: AgentRequest) -> str:
     return f"{greeting}a{request.input[1:]}"
 
 
+async def start(client: Client, specs: list[Spec]) -> list[Run]:
+    """Start the variants in one group."""
+    with EncodedCases() as cases:
+        info = check_variants(specs, records_dataset(CASES), cases.add)
+        return await start_variants(client, specs, cases, info, "group-1")
+
+
 async def test_variants_share_dataset_group_and_verdicts(set_up: SetUp, capsys: pytest.CaptureFixture[str]) -> None:
     """Both runs are found by their group and have one order of cases; an answer that was judged is not again."""
     stage = set_up()
-    specs, dataset = specs_of(stage), records_dataset(CASES)
-    info = check_variants(specs, dataset)
+    specs = specs_of(stage)
     async with stage.judge(), stage.orchestrator() as client:
-        runs = await start_variants(client, specs, dataset, info, "group-1")
+        runs = await start(client, specs)
         # One after the other: each of two runs that ask at the same moment pays for its own call.
         codes = [UserCode(AgentCaller(stage.agent)), UserCode(AgentCaller(polite))]
         await drive_variants(client, runs[:1], codes[:1], hidden=True)
@@ -72,10 +81,9 @@ async def test_variants_share_dataset_group_and_verdicts(set_up: SetUp, capsys: 
 async def test_a_refused_variant_leaves_no_run(set_up: SetUp) -> None:
     """Where the second run of a group is refused, the first is cancelled."""
     stage = set_up()
-    specs, dataset = specs_of(stage), records_dataset(CASES)
-    info = check_variants(specs, dataset)
+    specs = specs_of(stage)
     specs[1] = replace(specs[1], settings=replace(specs[1].settings, repeats=1000))
     async with stage.orchestrator() as client:
         with pytest.raises(SpecError, match="repeats"):
-            await start_variants(client, specs, dataset, info, "group-1")
+            await start(client, specs)
         assert [run.state for run in await client.list_runs(where="group:group-1")] == [RunState.CANCELLED]

@@ -12,6 +12,7 @@ import pytest
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.user_code import UserCode
 from assay.client.comparison.calls import compare_on_server
+from assay.client.encoded_cases import EncodedCases
 from assay.client.variants import check_variants, drive_variants, plan_stopping, resume_variants, start_variants
 from assay.comparison.model import ComparisonSettings, ComparisonVerdict
 from assay.comparison.stopping import first_stop, shuffled
@@ -70,9 +71,12 @@ class Pair:
         self.info = check_variants(self.specs, self.dataset)
         self.stopping = plan_stopping(rule, self.specs, self.info, ComparisonSettings(seed=7))
 
-    async def start(self, client: Client) -> list[Run]:
+    async def start(self, client: Client, group: str = "group-1", *, stops: bool = True) -> list[Run]:
         """Create both runs."""
-        return await start_variants(client, self.specs, self.dataset, self.info, "group-1", self.stopping)
+        stopping = self.stopping if stops else None
+        with EncodedCases() as cases:
+            self.dataset.check(cases.add)
+            return await start_variants(client, self.specs, cases, self.info, group, stopping)
 
     async def drive(self, client: Client, runs: Sequence[Run]) -> list[Run]:
         """Answer until both have ended."""
@@ -220,7 +224,7 @@ async def test_a_rule_is_not_added_later(serve: Callable[..., Any], settings_of:
         assert len(await resume_variants(client, pair.specs, "group-1", "always-valid")) == 2
         for run in runs:
             await client.cancel_run(run.run_id)
-        plain = await start_variants(client, pair.specs, pair.dataset, pair.info, "group-2")
+        plain = await pair.start(client, "group-2", stops=False)
         with pytest.raises(SpecError, match="was started without --stop-early"):
             await resume_variants(client, pair.specs, "group-2", "five-looks")
         for run in plain:

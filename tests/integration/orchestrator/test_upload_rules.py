@@ -19,6 +19,7 @@ from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.agent.v1 import agent_pb2
 from assay.client.client import Client
+from assay.client.encoded_cases import EncodedCases
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
@@ -251,14 +252,17 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
 
 async def test_an_upload_that_begins_while_the_process_starts_is_whole(serve: Serve, settings_of: SettingsOf) -> None:
     """The start discards broken uploads: one that has begun before waits for it, and is stored once it is wanted."""
-    cases = [Case(f"c{i}", (Turn(f"q{i}"),), recordings=((AgentResponse(text="a"),),)) for i in range(700)]
+    cases = [Case(f"c{i}", (Turn(f"q{i}"),), recordings=((AgentResponse(text="a"),),)) for i in range(1_200)]
     wanted, uploads = asyncio.Event(), []
 
     async with AsyncExitStack() as stack:
+        encoded = stack.enter_context(EncodedCases())
+        for case_ in cases:
+            encoded.add(case_)
 
         async def begin(address: str) -> None:
             client = await stack.enter_async_context(Client(address))
-            uploads.append(asyncio.create_task(client.upload_dataset(cases, name="early", wanted=wanted)))
+            uploads.append(asyncio.create_task(encoded.upload(client, name="early", wanted=wanted)))
             await asyncio.wait(uploads, timeout=0.2)  # however far it gets
 
         client = await stack.enter_async_context(serve(before_start=begin))

@@ -38,10 +38,15 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def read() -> Callable[..., list[Case]]:
-    """Return a function that gives the cases of a file."""
+    """Return a function that gives the cases of a file, which are the same while it is checked and afterwards."""
 
     def read_file(path: str | os.PathLike[str], **options: Any) -> list[Case]:
-        return list(open_dataset(path, **options).cases())
+        dataset = open_dataset(path, **options)
+        taken: list[Case] = []
+        dataset.check(taken.append)
+        cases = list(dataset.cases())
+        assert taken == cases
+        return cases
 
     return read_file
 

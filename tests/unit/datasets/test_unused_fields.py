@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.client.run_driver import check_inputs
+from assay.client.input_checks import check_inputs
 from assay.datasets import open_dataset, records_dataset
 from assay.specs.loader import spec_from_mapping
 

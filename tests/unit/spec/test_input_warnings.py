@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.agent_host.caller import AgentCaller
-from assay.client.run_driver import check_inputs, check_questions
+from assay.client.input_checks import check_inputs, check_questions
 from assay.datasets import open_dataset, records_dataset
 from assay.errors import DatasetError
 from assay.specs.loader import load_spec, spec_from_mapping

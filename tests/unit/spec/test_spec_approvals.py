@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.client.run_driver import check_inputs
+from assay.client.input_checks import check_inputs
 from assay.datasets import open_dataset
 from assay.datasets.cases.case_record import case_record
 from assay.datasets.cases.identity import content_of

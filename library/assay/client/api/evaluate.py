@@ -19,15 +19,10 @@ from assay.client.api.evaluation import Evaluation
 from assay.client.api.loop_thread import run_to_end
 from assay.client.client import Client
 from assay.client.dataset_upload import DatasetUpload
+from assay.client.encoded_cases import EncodedCases
+from assay.client.input_checks import check_inputs, check_questions
 from assay.client.progress.run_progress import make_progress
-from assay.client.run_driver import (
-    check_inputs,
-    check_questions,
-    drive_run,
-    start_run,
-    wait_for_stack,
-    with_report_hint,
-)
+from assay.client.run_driver import drive_run, start_run, wait_for_stack, with_report_hint
 from assay.client.run_references import failed_cases, find_run_id
 from assay.client.service_start import showing_start, wait_for_downloads
 from assay.client.watched_rows import WatchedRows
@@ -149,18 +144,20 @@ def _checked(arguments: Arguments) -> Coroutine[Any, Any, Evaluation]:
         start.start_embedder(checked.embedding_models(()))
 
         def job(selection: CaseSelection, failed: Collection[str]) -> _Job:
-            cases = _dataset(checked, arguments.dataset, selection, failed)
-            info = check_inputs(checked, cases)
-            folder = Path(arguments.output_dir) if arguments.output_dir is not None else None
-            if folder is not None:
-                check_folder(folder, option="output_dir")
-                check_formats(checked.reports)
-                folder = folder.absolute()  # the agent may change the current folder
-            warn_of_dataset(info)
-            code = open_user_code(checked.settings, checked.base_dir, agent=arguments.agent, metrics=functions)
-            check_questions(code.agent, info, checked.settings)
-            following = Following(checked, code, server, folder, arguments.on_event, arguments.shows_progress)
-            return _Job(checked, cases, info, following, start.stack, arguments.agent)
+            with contextlib.ExitStack() as resources:
+                cases = resources.enter_context(EncodedCases(checked.recorded_verdicts))
+                info = check_inputs(checked, _dataset(checked, arguments.dataset, selection, failed), cases.add)
+                folder = Path(arguments.output_dir) if arguments.output_dir is not None else None
+                if folder is not None:
+                    check_folder(folder, option="output_dir")
+                    check_formats(checked.reports)
+                    folder = folder.absolute()  # the agent may change the current folder
+                warn_of_dataset(info)
+                code = open_user_code(checked.settings, checked.base_dir, agent=arguments.agent, metrics=functions)
+                check_questions(code.agent, info, checked.settings)
+                following = Following(checked, code, server, folder, arguments.on_event, arguments.shows_progress)
+                resources.pop_all()  # the job's upload closes the cases
+                return _Job(checked, cases, info, following, start.stack, arguments.agent)
 
         if select is not None and select.failed_of:
             return _run_failed_of(select, server, job)
@@ -247,7 +244,7 @@ class _Job:
     """An evaluation with checked inputs."""
 
     spec: Spec
-    dataset: Dataset
+    cases: EncodedCases
     info: DatasetInfo
     following: Following
     stack: LocalStack | None
@@ -256,7 +253,7 @@ class _Job:
     async def run(self) -> Evaluation:
         judge_keys = self.spec.judge_keys if self.spec.needs_judge(self.info.checks) else None
         models = self.spec.embedding_models(self.info.checks)
-        upload = DatasetUpload(self.spec, self.dataset, self.info)
+        upload = DatasetUpload(self.cases, self.info)
         async with (
             contextlib.aclosing(upload),
             connected(self.following.server, models, judge_keys, stack=self.stack, on_listening=upload.begin) as (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.cases.case_turns import two_faced
 from assay.datasets.cases.expectations import is_skipped
 from assay.datasets.cases.identity import CaseIds, content_of, derive_id, derive_plain_id, plain_content
-from assay.datasets.cases.mapping import build_case, plain_texts
+from assay.datasets.cases.mapping import build_case, plain_case, plain_texts
 from assay.datasets.diagnostics import looks_damaged
 from assay.datasets.fields.aliases import FieldMap
 from assay.datasets.fields.likely_fields import without_question
@@ -93,18 +93,24 @@ class CaseReader:
                 self._count(case, record)
                 yield case
 
-    def survey(self) -> None:
-        """Find and count the same as `cases`, without building the cases of plain records.
+    def survey(self, take: Callable[[Case], None] | None = None) -> None:
+        """Find and count the same as `cases`, and the copies among them.
+
+        Args:
+            take: Receives each case until the first problem; None if nothing needs the cases, which saves building
+                those of plain records.
 
         Raises:
             BadFileError: The rest of the file cannot be read.
         """
         for record in self._records(counts_unread=True):
-            if self._selector is not None or not self._survey_plain(record):
+            if self._selector is not None or not self._survey_plain(record, take):
                 case = self._case(record)
                 if case is not None and (self._selector is None or self._selector.takes(case)):
                     self._count(case, record)
                     self._note_copy(content_of(case), record)
+                    if take is not None and not self.diagnostics.problem_count:
+                        take(case)
 
     def _note_copy(self, content: str, record: Record) -> None:
         """Record the case's content; a case that equals an earlier one is a copy."""
@@ -165,7 +171,7 @@ class CaseReader:
         self.approvals_count += bool(case.approvals)
         self.textless_count += bool(case.variables) and not all(turn.input for turn in case.turns)
 
-    def _survey_plain(self, record: Record) -> bool:
+    def _survey_plain(self, record: Record, take: Callable[[Case], None] | None) -> bool:
         """Survey a record by the short cut; return whether that was possible."""
         data = record.data
         if record.suspect or type(data) is not dict:
@@ -174,12 +180,12 @@ class CaseReader:
         texts = plain_texts(record, layout, from_cells=self._from_cells)
         if texts is None:
             return False
-        text, reference, case_id, _ = texts
+        text, reference, case_id, category = texts
         if looks_damaged(f"{text}\n{reference}"):
             return False
         place = record.line if self._place_is_line and record.line else record.number
         if not case_id:
-            self._derive_id(derive_plain_id(text), place, record)
+            case_id = self._derive_id(derive_plain_id(text), place, record)
         elif (before := self._ids.take(case_id, place)) is not None:
             self._report_id(case_id, before, record, layout)
             return True
@@ -187,6 +193,8 @@ class CaseReader:
         self._note_copy(plain_content(text, reference or ""), record)
         if reference and not reference.isspace():
             self.reference_count += 1
+        if take is not None and not self.diagnostics.problem_count:
+            take(plain_case((text, reference, case_id, category), record, layout))
         return True
 
     def _choose_format(self, head: list[Record]) -> None:

@@ -134,7 +134,7 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, findings: Fi
         return None
     texts = plain_texts(record, layout, from_cells=from_cells)
     if texts is not None:
-        return _plain_case(texts, {name: record.data[name] for name in layout.rest} if layout.rest else {})
+        return plain_case(texts, record, layout)
     fields = Fields(record.data, layout, findings, from_cells=from_cells)
     expected, references = _expected(fields)
     choices = fields.names("choices", split_choices)
@@ -209,8 +209,16 @@ def plain_texts(record: Record, layout: Layout, *, from_cells: bool) -> tuple[st
     return text, reference, case_id.strip(), category
 
 
-def _plain_case(texts: tuple[str, str, str, str], metadata: dict[str, Any]) -> Case:
+def plain_case(texts: tuple[str, str, str, str], record: Record, layout: Layout) -> Case:
+    """Return the case of a record of plain texts.
+
+    Args:
+        texts: Question, reference, id and category, as `plain_texts` returns them.
+        record: The record.
+        layout: The layout of its fields.
+    """
     text, reference, case_id, category = texts
+    metadata = {name: record.data[name] for name in layout.rest} if layout.rest else {}
     turn = Turn(text, (), (reference,) if reference else (), ())
     return Case(case_id, (turn,), category=category, metadata=metadata)
 
