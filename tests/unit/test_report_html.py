@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import json
@@ -25,9 +26,10 @@ from tests.support.reports.report_documents import (
     written,
 )
 
-from assay.reports.document.report import Report, report_of_file
+from assay.reports.document.report import Report, lines_of_file, report_of_file
 from assay.reports.folder import ReportFolder
-from assay.reports.formats.html.html_report import detail_texts, write
+from assay.reports.formats.html.html_report import write
+from assay.reports.formats.html.page_rows import PageRows
 from assay.reports.formats.html.row_data import MAX_TEXT_CHARS
 
 if TYPE_CHECKING:
@@ -249,13 +251,13 @@ def test_all_texts_share_the_room_of_a_page(tmp_path: Path) -> None:
     rows = [row(f"c{number}", answer="a" * (10 if number < 10 else 15_000)) for number in range(20)]
     source = tmp_path / "source.json"
     source.write_text(json.dumps(document(rows)), encoding="utf-8")
-    with report_of_file(source) as report:
-        sizes = [len(text) for text in detail_texts(report, 100_000)]
+    with report_of_file(source) as report, contextlib.closing(PageRows([], tmp_path)) as page_rows:
+        page_rows.read(report)
+        sizes = [len(text) for text in page_rows.details(report, 100_000)]
+        assert max(map(len, page_rows.details(report))) > 15_000
     assert sum(sizes) <= 100_000
     assert sizes[0] < 600
     assert 4_096 < sizes[10] < sizes[0] + 15_000
-    with report_of_file(source) as report:
-        assert max(map(len, detail_texts(report))) > 15_000
 
 
 def test_rows_are_not_held(tmp_path: Path) -> None:
@@ -275,7 +277,7 @@ def test_rows_are_not_held(tmp_path: Path) -> None:
     del lines, rows
     with flat.open("rb") as file:
         tracemalloc.start()
-        write(Report(head, count, file, 0, size), ReportFolder(tmp_path / "large", "r1"), {})
+        write(Report(head, count, lines_of_file(file, 0, size)), ReportFolder(tmp_path / "large", "r1"), {})
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 16_000_000

@@ -34,7 +34,7 @@ from assay.model.run import (
     ScoreStatus,
     ThresholdRule,
 )
-from assay.reports.document.report import QualityScores
+from assay.reports.document.prepared_rows import QualityScores
 from assay.reports.words.recommendations import recommendations
 
 FOREIGN = {"warnings": {"model_language_mismatch": 2}}
@@ -183,10 +183,10 @@ def row(case: int, repeat: int, value: float | None) -> RowResult:
     ],
 )
 def test_ratings_are_aligned_with_the_cases(rows: list[RowResult], scores: list[float | None]) -> None:
-    """One a case, null where there is none, never compacted."""
-    ratings = QualityScores([MetricSpec("rated", kind="quality"), MetricSpec("rouge")])
-    for each in rows:
-        ratings.take(each)
+    """One a case, null where there is none, never compacted, in whatever order the rows end."""
+    ratings = QualityScores([MetricSpec("rated", kind="quality"), MetricSpec("rouge")], repeats=2)
+    for each in reversed(rows):
+        ratings.take(2 * each.case_index + each.repeat, each)
     assert ratings.result() == {"rated": {"quality_scores": scores}}
 
 

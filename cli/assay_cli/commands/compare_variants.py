@@ -307,7 +307,7 @@ async def reports_of_variants(
         resume_variants,
         start_variants,
     )
-    from assay.reports.document.report import report_of_run
+    from assay.reports.document.prepared_rows import report_of_run
 
     async with AsyncExitStack() as stack:
         cases = stack.enter_context(EncodedCases(specs[0].recorded_verdicts))
@@ -331,9 +331,7 @@ async def reports_of_variants(
             runs = await drive_variants(client, runs, codes, stack=local, hidden=hidden)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
         yield [
-            await stack.enter_async_context(
-                report_of_run(run, spec, client.list_rows(run.run_id), folder, lambda row: None)
-            )
+            await stack.enter_async_context(report_of_run(run, spec, client.list_rows(run.run_id), folder))
             for run, spec in zip(runs, specs, strict=True)
         ]
 

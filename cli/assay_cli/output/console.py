@@ -56,14 +56,15 @@ class ConsoleSummary:
     """Collects what the summary needs from a stream of rows, and renders it; it keeps only a few rows.
 
     Args:
-        run: The run with its summary.
+        run: The run.
         out: Stream of the summary; None for stdout.
         spec: Path of the spec, for suggested commands; None if only the run is known.
     """
 
     def __init__(self, run: Run, out: TextIO | None = None, *, spec: Path | None = None) -> None:
         out = out if out is not None else sys.stdout
-        self._run = run
+        self.run = run
+        """The run. Rows may be added before it has a summary, which rendering needs."""
         self._spec = spec
         self._failing = FailingRows(run, cut_width(out))
         self._uncomputed = Uncomputed()
@@ -72,7 +73,7 @@ class ConsoleSummary:
     @property
     def needs_all_rows(self) -> bool:
         """Whether the summary also lists rows that passed but that a metric skipped."""
-        summary = self._run.summary
+        summary = self.run.summary
         return summary is not None and any(metric.skipped_count or metric.error_count for metric in summary.metrics)
 
     def take(self, row: RowResult) -> None:
@@ -87,7 +88,7 @@ class ConsoleSummary:
             client: Client of the orchestrator.
             whole_rows: Maximum number of rows of a run that is read whole.
         """
-        run, summary = self._run, self._run.summary
+        run, summary = self.run, self.run.summary
         if summary is None or run.counts.total_count <= whole_rows:
             async for row in client.list_rows(run.run_id, where="" if self.needs_all_rows else FAILING_ROWS):
                 self.take(row)
@@ -107,7 +108,7 @@ class ConsoleSummary:
     async def _read_uncomputed(self, client: Client, metric: str) -> None:
         """Add the first rows on which a metric has no value."""
         page = await client.row_page(
-            self._run.run_id, where=f"{metric}==none", page_size=_FIRST_ROWS, view=RowView.BASIC
+            self.run.run_id, where=f"{metric}==none", page_size=_FIRST_ROWS, view=RowView.BASIC
         )
         for row in page.results:
             self._uncomputed.take(row, only=metric)
@@ -116,7 +117,7 @@ class ConsoleSummary:
 
     def render(self, *, with_verdict: bool = True) -> str:
         """Return the summary as text, on request with the verdict in its last line."""
-        run, summary = self._run, self._run.summary
+        run, summary = self.run, self.run.summary
         assert summary is not None, "only finished runs are summarised"
         head = f"{clean(run.spec.name)}  {clean(run.run_id)}  {_rows(run, summary)}"
         parts = [
@@ -201,21 +202,21 @@ class ConsoleSummary:
 
     def note_lines(self) -> list[str]:
         """Return the notes on the verdict."""
-        assert self._run.summary is not None, "only finished runs are summarised"
-        return [clean(note) for note in self._run.summary.notes]
+        assert self.run.summary is not None, "only finished runs are summarised"
+        return [clean(note) for note in self.run.summary.notes]
 
     def verdict_line(self) -> str:
         """Return the last line of a summary: the verdict with its reasons."""
-        summary = self._run.summary
+        summary = self.run.summary
         assert summary is not None, "only finished runs are summarised"
         reasons = "; ".join(clean(reason) for reason in summary.reasons[:_MAX_REASONS])
         more = f"; and {len(summary.reasons) - _MAX_REASONS} more" if len(summary.reasons) > _MAX_REASONS else ""
-        selected = selected_cases(self._run)
+        selected = selected_cases(self.run)
         figures = "  ".join([_pass_rate(summary), *([selected.sentence] if selected is not None else [])])
         return f"verdict  {self._paint(summary.verdict.value)}  {reasons}{more}  {figures}"
 
     def _counts(self, summary: RunSummary) -> str:
-        counts = self._run.counts
+        counts = self.run.counts
         lines = [f"pass rate  {_rate(summary)}"]
         if summary.weighted is not None:
             weighted = summary.weighted.pass_rate
@@ -227,10 +228,10 @@ class ConsoleSummary:
             lines.append(_latency_line(summary))
         lines += [line for metric in summary.metrics if (line := _unanswerable(metric))]
         if summary.judging is not None:
-            lines += [judging_line(summary.judging, self._run.spec.judges), *jury_lines(summary.judging)]
-            is_alone = len(self._run.spec.judges) == 1
+            lines += [judging_line(summary.judging, self.run.spec.judges), *jury_lines(summary.judging)]
+            is_alone = len(self.run.spec.judges) == 1
             lines += [canary_line(each, names_judge=not is_alone) for each in summary.judging.canaries]
-            lines += [f"calibration  {sentence}" for sentence in calibration_sentences(self._run)]
+            lines += [f"calibration  {sentence}" for sentence in calibration_sentences(self.run)]
         return "\n".join(lines)
 
     def _criteria(self, criteria: Sequence[GateResult]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -108,17 +109,22 @@ class ErrorGroups:
         if row.message not in self._found and len(self._found) >= _MOST_GROUPS and not self._with_names:
             return
         group = self._found.setdefault(row.message, ErrorGroup(row))
+        group.first = min(group.first, row, key=_place)
         group.count += 1
         if self._with_names:
             group.names.append(row_name(self._run, row, WIDE))
 
     def largest_first(self) -> list[ErrorGroup]:
         """Return the groups, largest first."""
-        return sorted(self._found.values(), key=lambda group: -group.count)
+        return sorted(self._found.values(), key=lambda group: (-group.count, _place(group.first)))
+
+
+def _place(row: RowResult) -> tuple[int, int]:
+    return row.case_index, row.repeat
 
 
 class FailingRows:
-    """Failing rows of the summary: errors first, then failed answers, at most ten entries.
+    """Failing rows of the summary: errors first, then failed answers, at most ten entries. Rows come in any order.
 
     Args:
         width: Maximum characters of a line.
@@ -146,8 +152,9 @@ class FailingRows:
         if is_error(row):
             self._errors.take(row)
             self._errors_taken += 1
-        elif len(self._answers) < _MOST_ENTRIES:
-            self._answers.append(row)
+        elif len(self._answers) < _MOST_ENTRIES or _place(row) < _place(self._answers[-1]):
+            insort(self._answers, row, key=_place)
+            del self._answers[_MOST_ENTRIES:]
 
     def render(self) -> str:
         """Return the entries as text; empty if no row failed."""

@@ -32,9 +32,7 @@ def check_folder(folder: Path, *, option: str = "--output-dir") -> None:
     Raises:
         SetupError: The folder is not writable.
     """
-    above = folder.absolute()
-    while not os.path.lexists(above):
-        above = above.parent
+    above = existing_folder(folder)
     if not above.is_dir():
         raise _unwritable(folder, f"{above} is not a folder", option)
     # Permission bits are not enough: some file systems refuse every user.
@@ -44,6 +42,14 @@ def check_folder(folder: Path, *, option: str = "--output-dir") -> None:
         raise _unwritable(folder, f"{above}: {error.strerror or error}", option) from None
     os.close(fd)
     Path(probe).unlink(missing_ok=True)
+
+
+def existing_folder(folder: Path) -> Path:
+    """Return the folder, or the nearest path above it that exists."""
+    above = folder.absolute()
+    while not os.path.lexists(above):
+        above = above.parent
+    return above
 
 
 def _unwritable(path: Path, why: str, option: str) -> SetupError:

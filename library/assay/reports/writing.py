@@ -1,4 +1,4 @@
-"""Writing of a run's reports: the known formats, all written from a single pass over the rows."""
+"""Writing of a run's reports: the known formats, all written from the same prepared rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from assay.errors import SetupError
 from assay.local_stack.install_hint import install_hint
-from assay.reports.document.prepared_rows import PreparedRows
-from assay.reports.document.report import report_of_run
+from assay.reports.atomic import existing_folder
+from assay.reports.document.prepared_rows import PreparedRows, spooling
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.json_report import write_document
 from assay.reports.words.recommendations import recommendations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assay.model.report_settings import ReportSettings
     from assay.model.run import RowResult, Run
-    from assay.reports.document.report import Report
+    from assay.reports.document.report import Report, RowCollector
     from assay.reports.failures import Attempts
     from assay.specs.model import Spec
 
@@ -100,9 +100,22 @@ def prepare_formats(wanted: Sequence[ReportSettings]) -> None:
                 prepare()
 
 
-def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: ReportFolder) -> None:
-    """Write a report in all requested formats; `folder.attempts` records failures."""
+def write_formats(
+    report: Report,
+    wanted: Sequence[ReportSettings],
+    folder: ReportFolder,
+    shown: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Write a report in all requested formats; `folder.attempts` records failures.
+
+    Args:
+        report: The report.
+        wanted: The requested formats.
+        folder: The folder of the files.
+        shown: Called with the name of each format before it is written.
+    """
     for settings in wanted:
+        shown(settings.format)
         if settings.is_optional and not _is_there(settings):
             folder.notes.append(f"{settings.format} is left out: it needs {_needs([settings.format])}")
             continue
@@ -111,20 +124,30 @@ def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: Repo
             writer.write(report, folder, settings.options)
 
 
-def row_preparation(wanted: Sequence[ReportSettings], metrics: Sequence[str]) -> PreparedRows:
-    """Return the preparation of rows for the requested formats.
+def row_preparation(
+    run: Run, wanted: Sequence[ReportSettings], folder: Path, also: Callable[[RowResult], None] = lambda row: None
+) -> PreparedRows:
+    """Return the preparation of a run's rows for the requested formats.
 
     Args:
+        run: The run, in any state.
         wanted: The requested formats.
-        metrics: The names of the run's metrics, in report order.
+        folder: The folder of the reports, which need not exist yet; temporary files are stored there or above it.
+        also: Called with each row, once.
+
+    Raises:
+        SetupError: No temporary file can be created.
     """
-    makers = {}
-    for settings in wanted:
-        if _is_there(settings):
-            module = importlib.import_module(f"assay.reports.formats.{FORMATS[settings.format].module}")
-            if (make := getattr(module, "part_of", None)) is not None:
-                makers[settings.format] = make
-    return PreparedRows(metrics, makers)
+    place = existing_folder(folder)
+    metrics = [metric.name for metric in run.spec.metrics]
+    collectors: dict[str, RowCollector] = {}
+    with spooling(place):
+        for settings in wanted:
+            if _is_there(settings):
+                module = importlib.import_module(f"assay.reports.formats.{FORMATS[settings.format].module}")
+                if (collector := getattr(module, "collector", None)) is not None:
+                    collectors[settings.format] = collector(metrics, place)
+    return PreparedRows(run, place, collectors, also)
 
 
 async def write_reports(
@@ -133,44 +156,71 @@ async def write_reports(
     wanted: Sequence[ReportSettings],
     folder: Path,
     *,
-    spec: Spec | None = None,
-    also: Callable[[RowResult], None] = lambda row: None,
-    document: IO[str] | None = None,
     ci: Callable[[Report, Attempts], None] | None = None,
-    option: str = "--output-dir",
-    prepared: PreparedRows | None = None,
     server: str | None = None,
 ) -> ReportFolder:
-    """Write the reports of a run in a thread, from a single pass over its rows; return their folder.
+    """Read the rows of a run once and write its reports; return their folder.
 
     Args:
         run: The run with its summary.
         rows: Rows in dataset order.
         wanted: The requested formats.
         folder: Folder, created if missing.
-        spec: Path of the run's spec; None if only the run is known.
-        also: Called with every row as it is read.
-        document: Stream that also gets the document of the JSON report, or None.
-        ci: Outputs for a CI server, written in the same thread, or None.
-        option: The option that names the folder, for messages.
-        prepared: Parts of rows that were prepared earlier, or None.
+        ci: Outputs for a CI server, or None.
         server: The server that stores the run, where the user named one, for commands that the reports print.
 
     Raises:
         SetupError: No report can be written, or a package is missing.
     """
     check_formats(wanted)
+    with row_preparation(run, wanted, folder) as prepared:
+        async for row in rows:
+            prepared.take(row)
+        return await write_prepared(run, prepared, wanted, folder, ci=ci, server=server)
+
+
+async def write_prepared(
+    run: Run,
+    prepared: PreparedRows,
+    wanted: Sequence[ReportSettings],
+    folder: Path,
+    *,
+    spec: Spec | None = None,
+    document: IO[str] | None = None,
+    ci: Callable[[Report, Attempts], None] | None = None,
+    option: str = "--output-dir",
+    server: str | None = None,
+    shown: Callable[[str], None] = lambda text: None,
+) -> ReportFolder:
+    """Write the reports of a run in a thread; return their folder.
+
+    Args:
+        run: The run with its summary.
+        prepared: Its rows, all of them.
+        wanted: The requested formats.
+        folder: Folder, created if missing.
+        spec: Path of the run's spec; None if only the run is known.
+        document: Stream that also gets the document of the JSON report, or None.
+        ci: Outputs for a CI server, written in the same thread, or None.
+        option: The option that names the folder, for messages.
+        server: The server that stores the run, where the user named one, for commands that the reports print.
+        shown: Called with the name of each format before it is written.
+
+    Raises:
+        SetupError: No report can be written, or a package is missing.
+    """
+    check_formats(wanted)
     reports_folder = ReportFolder(folder, run.run_id, option=option)
-    async with report_of_run(run, spec, rows, folder, also, prepared) as report:
-        report.server = server
-        if server:
-            source = spec.source if spec is not None else None
-            report.head["summary"]["recommendations"] = recommendations(run, source, server)
-        await asyncio.to_thread(write_formats, report, wanted, reports_folder)
-        if ci is not None:
-            await asyncio.to_thread(ci, report, reports_folder.attempts)
-        if document is not None:
-            write_document(report, document)
-    if document is None:
+    report = prepared.report(run, spec)
+    report.server = server
+    if server:
+        source = spec.source if spec is not None else None
+        report.head["summary"]["recommendations"] = recommendations(run, source, server)
+    await asyncio.to_thread(write_formats, report, wanted, reports_folder, shown)
+    if ci is not None:
+        await asyncio.to_thread(ci, report, reports_folder.attempts)
+    if document is not None:
+        write_document(report, document)
+    else:
         reports_folder.attempts.raise_if_all_failed()
     return reports_folder

@@ -23,7 +23,7 @@ from assay.model.run import RunCounts
 from assay.model.run_spec import MetricSpec
 from assay.model.scope import LOCAL
 from assay.model.views import RowView
-from assay.reports.document.report import report_of_run
+from assay.reports.document.prepared_rows import report_of_run
 from assay.reports.formats.json_report import write_document
 from assay.rpc.status import translated
 from assay.v1 import comparison_figures_pb2
@@ -80,7 +80,7 @@ async def by_files(client: Client, run_ids: list[str], settings: ComparisonSetti
     paths = [folder / f"{run_id}.json" for run_id in run_ids]
     for run_id, path in zip(run_ids, paths, strict=True):
         run = await client.get_run(run_id)
-        async with report_of_run(run, None, client.list_rows(run_id), folder, lambda row: None) as report:
+        async with report_of_run(run, None, client.list_rows(run_id), folder) as report:
             with path.open("w", encoding="utf-8") as file:
                 write_document(report, file)
     async with reports_of(paths, None) as reports:

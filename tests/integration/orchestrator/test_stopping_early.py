@@ -20,7 +20,7 @@ from assay.comparison.stopping_settings import plan_of
 from assay.datasets import records_dataset
 from assay.errors import InvalidInputError, SpecError
 from assay.model.run import RunState
-from assay.reports.document.report import report_of_run
+from assay.reports.document.prepared_rows import report_of_run
 from assay.specs.model import Spec
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ async def test_the_decision_is_that_of_the_stored_rows(
         again = await resume_variants(client, pair.specs, "group-1")
         rows = [row async for row in client.list_rows(ended[0].run_id)]
         listed = client.list_rows(ended[0].run_id)
-        async with report_of_run(ended[0], None, listed, tmp_path, lambda row: None) as report:
+        async with report_of_run(ended[0], None, listed, tmp_path) as report:
             reported = [row["case_id"] for row in report.rows()]
             notes = report.head["summary"]["notes"]
     for run, agent in zip(ended, pair.agents, strict=True):

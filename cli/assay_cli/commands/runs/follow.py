@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shlex
@@ -16,7 +17,7 @@ import click
 
 from assay.errors import AssayError, SetupError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
-from assay.model.run import RunState
+from assay.model.run import RowResult, RunState
 from assay.model.views import RowView
 from assay.reports.words.metric_text import count_text
 from assay.reports.words.run_commands import resume_command
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
 
     from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
-    from assay.client.watched_rows import WatchedRows
     from assay.local_stack.stack import LocalStack
-    from assay.model.run import RowResult, Run, StateChanged
+    from assay.model.run import Run, StateChanged
     from assay.reports.ci_outputs import CiOutputs
     from assay.reports.document.prepared_rows import PreparedRows
     from assay.reports.document.report import Report
@@ -140,8 +140,24 @@ async def follow_to_end(
         is_watching: Whether the run may belong to another command, so that Ctrl-C must not pause it.
     """
     is_own = bool(options.rerun_command) or code is not None or stack is not None
+    with contextlib.ExitStack() as resources:
+        prepared = _preparation(run, options, resources)
+        return await _follow(client, run, options, code, stack, prepared, is_own=is_own, is_watching=is_watching)
+
+
+async def _follow(
+    client: Client,
+    run: Run,
+    options: OutputOptions,
+    code: UserCode | None,
+    stack: LocalStack | None,
+    prepared: _Prepared | None,
+    *,
+    is_own: bool,
+    is_watching: bool,
+) -> int:
     try:
-        run, watched = await _drive(client, run, options, code, stack, is_own=is_own, is_watching=is_watching)
+        run = await _drive(client, run, options, code, stack, prepared, is_own=is_own, is_watching=is_watching)
     except asyncio.CancelledError:
         if is_own:
             return report_interruption(run, options)
@@ -154,7 +170,7 @@ async def follow_to_end(
     # A completed run is described by its summary.
     if options.output_kind is OutputKind.TEXT and not options.rerun_command and run.state is not RunState.COMPLETED:
         click.echo(state_line(run, options.why_paused(run)), file=options.out)
-    return await conclude(client, run, options, stack, watched)
+    return await conclude(client, run, options, stack, prepared)
 
 
 def report_interruption(run: Run, options: OutputOptions) -> int:
@@ -169,39 +185,34 @@ async def _drive(
     options: OutputOptions,
     code: UserCode | None,
     stack: LocalStack | None,
+    prepared: _Prepared | None,
     *,
     is_own: bool,
     is_watching: bool,
-) -> tuple[Run, WatchedRows]:
+) -> Run:
     from assay.agent_host.user_code import UserCode
     from assay.client.progress.run_progress import make_progress
     from assay.client.run_driver import drive_run
     from assay.client.service_start import showing_start
-    from assay.client.watched_rows import WatchedRows
     from assay_cli.output.row_blocks import VerboseProgress
 
-    quiet = options.no_progress or options.output_kind is OutputKind.VERDICT
-    hidden = quiet or (options.output_kind is not OutputKind.TEXT and not sys.stderr.isatty())
+    hidden = _hides_progress(options)
     shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
     if is_own and options.server is None:  # the judge of another command may have other prices
         shown.judge_environ = os.environ
-    watched = WatchedRows(run.counts.total_count, prepared=_preparation(run, options))
-    # Event lines are printed at once, without answers.
-    with_answers = options.verbose or (
-        options.output_dir is not None and options.output_kind is not OutputKind.LINES and watched.is_wanted
-    )
+    with_answers = options.verbose or prepared is not None
     # stdout is for results: the agent's output goes to stderr.
     with agent_stdout(), shown as progress:
 
         def take(event: Run | StateChanged | RowResult) -> None:
             progress.take(event)
-            if with_answers:
-                watched.take(event)
+            if prepared is not None and isinstance(event, RowResult):
+                prepared.rows.take_soon(event)
             if options.output_kind is OutputKind.LINES:
                 print_line("run-event", event_document(event), options.out)
 
         async with showing_start(stack, progress):
-            run = await drive_run(
+            return await drive_run(
                 client,
                 run,
                 code or UserCode(),
@@ -211,15 +222,45 @@ async def _drive(
                 left_to=None if is_watching else stack,
                 view=RowView.FULL if with_answers else RowView.BASIC,
             )
-    return run, watched
 
 
-def _preparation(run: Run, options: OutputOptions) -> PreparedRows | None:
-    if options.output_dir is None:
+def _hides_progress(options: OutputOptions) -> bool:
+    if options.no_progress or options.output_kind is OutputKind.VERDICT:
+        return True
+    return options.output_kind is not OutputKind.TEXT and not sys.stderr.isatty()
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What the end of a command needs of a run's rows.
+
+    Args:
+        console: The summary.
+        rows: The rows of the reports.
+    """
+
+    console: ConsoleSummary
+    rows: PreparedRows
+
+
+def _preparation(run: Run, options: OutputOptions, resources: contextlib.ExitStack) -> _Prepared | None:
+    """Return the preparation of rows while they arrive; None if the reports can only read them at the end."""
+    # Event lines are printed at once, without answers.
+    if options.output_dir is None or options.output_kind is OutputKind.LINES:
         return None
-    from assay.reports.writing import row_preparation
+    try:
+        return _new_preparation(run, options, options.output_dir, resources)
+    except SetupError:  # tried again and reported after the verdict
+        return None
 
-    return row_preparation(options.reports, [metric.name for metric in run.spec.metrics])
+
+def _new_preparation(run: Run, options: OutputOptions, output_dir: Path, resources: contextlib.ExitStack) -> _Prepared:
+    from assay.reports.writing import row_preparation
+    from assay_cli.output.console import ConsoleSummary
+
+    console = ConsoleSummary(run, options.out, spec=options.spec_file)
+    rows = row_preparation(run, options.reports, options.start / output_dir, console.take)
+    return _Prepared(console, resources.enter_context(rows))
 
 
 async def conclude(
@@ -227,15 +268,18 @@ async def conclude(
     run: Run,
     options: OutputOptions,
     stack: LocalStack | None = None,
-    watched: WatchedRows | None = None,
+    prepared: _Prepared | None = None,
 ) -> int:
     """Print the summary of a finished run, write its reports if requested, and return the exit status.
 
-    The local stack may stop once all rows are read: no call follows.
+    Args:
+        client: Client of the orchestrator.
+        run: The run.
+        options: Output settings.
+        stack: The local stack, which may stop once all rows are read, because no call follows.
+        prepared: What was prepared of the rows while they arrived; None if nothing was.
     """
     from assay.client.run_driver import with_report_hint
-    from assay.reports.writing import write_reports
-    from assay_cli.failures import show_error
     from assay_cli.output.console import ConsoleSummary
 
     out, output_kind = options.out, options.output_kind
@@ -256,45 +300,77 @@ async def conclude(
         verdict = f"verdict  INCOMPLETE  rows are missing: the run is {run.state.value}{results}"
         click.echo(with_status(verdict, EXIT_INFRASTRUCTURE), err=True)
         return EXIT_INFRASTRUCTURE
+    if options.output_dir is not None:
+        return await _report(client, run, options, options.output_dir, stack, prepared)
     console = ConsoleSummary(run, out, spec=options.spec_file)
-    if options.output_dir is None:
-        with with_report_hint(run, options.server):
-            if output_kind is OutputKind.TEXT:
-                await console.read(client)
-        _print_summary(console, options)
-        return _print_end(run, console, options)
-    rows = watched.rows(client, run) if watched is not None else client.list_rows(run.run_id)
-    rows = _followed_by(rows, stack.release) if stack is not None else rows
-    rows = options.recorded(rows, run) if options.recorded is not None else rows
-    # A report that cannot be written must not lose the verdict.
-    rows = _followed_by(rows, partial(_print_summary, console, options))
-    try:
-        with with_report_hint(run, options.server):
-            reports = await write_reports(
-                run,
-                rows,
-                options.reports,
-                options.start / options.output_dir,
-                spec=options.spec,
-                also=console.take,
-                document=out if output_kind is OutputKind.REPORT else None,
-                ci=partial(_compare_and_write, options),
-                prepared=watched.prepared if watched is not None else None,
-                server=options.server,
-            )
-    except SetupError as error:  # a file cannot be written
-        show_error(error)
-        return _print_end(run, console, options, is_reported=False)
-    reports.shown = options.output_dir
+    with with_report_hint(run, options.server):
+        if output_kind is OutputKind.TEXT:
+            await console.read(client)
+    _print_summary(console, options)
+    return _print_end(run, console, options)
+
+
+async def _report(
+    client: Client,
+    run: Run,
+    options: OutputOptions,
+    output_dir: Path,
+    stack: LocalStack | None,
+    prepared: _Prepared | None,
+) -> int:
+    """Print the summary of a finished run, then write its reports; return the exit status.
+
+    A report that cannot be written must not lose the verdict.
+    """
+    from assay.client.run_driver import with_report_hint
+    from assay.reports.writing import write_prepared
+    from assay_cli.failures import show_error
+    from assay_cli.output.console import ConsoleSummary
+    from assay_cli.output.report_progress import ReportProgress
+
+    console = ConsoleSummary(run, options.out, spec=options.spec_file)
+    is_summarised = False
+    with (
+        contextlib.ExitStack() as resources,
+        ReportProgress(run.counts.finished_count, hidden=_hides_progress(options)) as progress,
+    ):
+        try:
+            with with_report_hint(run, options.server):
+                if prepared is None or not await prepared.rows.is_complete(run):
+                    prepared = _new_preparation(run, options, output_dir, resources)
+                    async for row in client.list_rows(run.run_id):
+                        prepared.rows.take(row)
+                        progress.count_row()
+                    progress.clear()
+                console = prepared.console
+                console.run = run
+                _print_summary(console, options)
+                is_summarised = True
+                if options.recorded is not None:
+                    async for _ in options.recorded(client.list_rows(run.run_id), run):
+                        pass
+                if stack is not None:
+                    stack.release()
+                reports = await write_prepared(
+                    run,
+                    prepared.rows,
+                    options.reports,
+                    options.start / output_dir,
+                    spec=options.spec,
+                    document=options.out if options.output_kind is OutputKind.REPORT else None,
+                    ci=partial(_compare_and_write, options),
+                    server=options.server,
+                    shown=progress.show_format,
+                )
+        except AssayError as error:  # the rows cannot be read, or a file cannot be written
+            progress.clear()
+            if not is_summarised:
+                _print_summary(console, options)
+            show_error(error)
+            return _print_end(run, console, options, is_reported=False)
+    reports.shown = output_dir
     print_failures(reports)
     return _print_end(run, console, options, reports)
-
-
-async def _followed_by(rows: AsyncIterator[RowResult], action: Callable[[], None]) -> AsyncIterator[RowResult]:
-    """Yield the rows, then call a function, while the reports are still being written."""
-    async for row in rows:
-        yield row
-    action()
 
 
 def _print_summary(console: ConsoleSummary, options: OutputOptions) -> None:

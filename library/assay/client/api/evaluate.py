@@ -28,7 +28,7 @@ from assay.client.service_start import showing_start, wait_for_downloads
 from assay.client.watched_rows import WatchedRows
 from assay.datasets import Dataset, DatasetInfo, records_dataset
 from assay.datasets.warnings import warn_of_dataset
-from assay.errors import AssayError, InvalidInputError, Problem, SpecError
+from assay.errors import AssayError, InvalidInputError, Problem, SetupError, SpecError
 from assay.local_stack.early_start import early_start
 from assay.local_stack.home import Home
 from assay.local_stack.stack import LocalStack
@@ -37,7 +37,8 @@ from assay.model.run import CaseSelection, RowResult, Run, StateChanged
 from assay.model.views import RowView
 from assay.parsing.names import unknown_name
 from assay.reports.atomic import check_folder
-from assay.reports.writing import check_formats, write_reports
+from assay.reports.document.prepared_rows import PreparedRows
+from assay.reports.writing import check_formats, row_preparation, write_prepared
 from assay.specs.loader import load_spec, spec_from_mapping
 from assay.specs.model import Spec
 from assay.specs.reports import read_reports
@@ -202,41 +203,53 @@ class Following:
         Raises:
             AssayError: The run did not finish.
         """
-        watched = WatchedRows(run.counts.total_count, is_bounded=False)  # evaluate returns all rows
-        with make_progress(run, hidden=not self.shown) as progress:
-            if self.server is None:
-                progress.judge_environ = os.environ
+        watched = WatchedRows()
+        with contextlib.ExitStack() as resources:
+            prepared = None
+            if self.output_dir is not None:
+                # A failure is tried again and reported once the rows are known.
+                with contextlib.suppress(SetupError):
+                    prepared = resources.enter_context(row_preparation(run, self.spec.reports, self.output_dir))
+            with make_progress(run, hidden=not self.shown) as progress:
+                if self.server is None:
+                    progress.judge_environ = os.environ
 
-            def take(event: Run | StateChanged | RowResult) -> None:
-                progress.take(event)
-                watched.take(event)
-                if self.on_event is not None:
-                    self.on_event(event)
+                def take(event: Run | StateChanged | RowResult) -> None:
+                    progress.take(event)
+                    watched.take(event)
+                    if prepared is not None and isinstance(event, RowResult):
+                        prepared.take_soon(event)
+                    if self.on_event is not None:
+                        self.on_event(event)
 
-            async with showing_start(stack, progress):
-                run = await drive_run(client, run, self.code, take, stack, left_to=stack, view=RowView.FULL)
-        if run.summary is None:
-            raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_message}", reason="RUN_UNFINISHED")
-        return Evaluation(run, await self._rows(run, watched.rows(client, run)))
+                async with showing_start(stack, progress):
+                    run = await drive_run(client, run, self.code, take, stack, left_to=stack, view=RowView.FULL)
+            if run.summary is None:
+                raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_message}", reason="RUN_UNFINISHED")
+            rows = await watched.rows(client, run)
+            if self.output_dir is not None:
+                await self._report(run, rows, prepared, self.output_dir)
+        return Evaluation(run, rows)
 
-    async def _rows(self, run: Run, stored: AsyncIterator[RowResult]) -> tuple[RowResult, ...]:
-        """Return the rows of a finished run, after writing the requested reports."""
-        if self.output_dir is None:
-            return tuple([row async for row in stored])
-        rows: list[RowResult] = []
-        with with_report_hint(run, self.server):
-            reports = await write_reports(
+    async def _report(
+        self, run: Run, rows: Sequence[RowResult], prepared: PreparedRows | None, output_dir: Path
+    ) -> None:
+        """Write the requested reports of a finished run."""
+        with contextlib.ExitStack() as resources, with_report_hint(run, self.server):
+            if prepared is None or not await prepared.is_complete(run):
+                prepared = resources.enter_context(row_preparation(run, self.spec.reports, output_dir))
+                for row in rows:
+                    prepared.take(row)
+            reports = await write_prepared(
                 run,
-                stored,
+                prepared,
                 self.spec.reports,
-                self.output_dir,
+                output_dir,
                 spec=self.spec,
-                also=rows.append,
                 option="output_dir",
                 server=self.server,
             )
         reports.attempts.warn()
-        return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from assay.model.baseline import MAX_NAME_CHARS, SPEC_BASELINE
 from assay.reports.comparison.document.compared_run import compared_run
 from assay.reports.comparison.document.comparison_report import ComparisonReport
 from assay.reports.document.document import head_document
-from assay.reports.document.report import Report, report_of_file, report_of_run
+from assay.reports.document.prepared_rows import report_of_run
+from assay.reports.document.report import Report, report_of_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -135,7 +136,7 @@ async def _run(client: Client, reference: str, spec_baseline: str) -> Run:
 
 
 async def _report(run: Run, rows: AsyncIterator[RowResult], folder: Path, stack: AsyncExitStack) -> Report:
-    return await stack.enter_async_context(report_of_run(run, None, rows, folder, lambda row: None))
+    return await stack.enter_async_context(report_of_run(run, None, rows, folder))
 
 
 async def compare_stored(

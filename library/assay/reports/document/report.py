@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import tempfile
-from contextlib import asynccontextmanager, contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from assay.errors import InvalidInputError, Problem, SetupError, first_problems
+from assay.errors import InvalidInputError, Problem, first_problems
 from assay.parsing.names import run_id_problem
 from assay.parsing.strict_json import DECODER
-from assay.reports.document.document import SCHEMA, head_document
-from assay.reports.document.prepared_rows import PreparedRows
+from assay.reports.document.document import SCHEMA
 from assay.reports.document.schema import problems_of_head, problems_of_row
 from assay.text.unsafe_text import json_text, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from assay.model.run import MetricSpec, RowResult, Run
-    from assay.specs.model import Spec
 
 _CHUNK_BYTES = 1 << 20
 _MOST_PROBLEMS = 20
@@ -30,42 +25,28 @@ _ROWS_START = ' "rows": ['
 _ROWS_END = " ]"
 
 
-class QualityScores:
-    """Collects the ratings of a run's quality metrics while its rows are read.
+class RowCollector(Protocol):
+    """What a report format collects from rows that arrive in any order."""
 
-    The entry of a repeated case is the mean of its ratings.
+    def texts_of(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the texts that the format stores of a row; may be called in any thread."""
 
-    Args:
-        metrics: The run's metrics.
-    """
+    def take(self, place: int, case: int, row: Mapping[str, Any], texts: tuple[str, str], size: int) -> None:
+        """Add a row.
 
-    def __init__(self, metrics: Sequence[MetricSpec]) -> None:
-        self._found: dict[str, list[float | None]] = {metric.name: [] for metric in metrics if metric.kind == "quality"}
-        self._case: int | None = None
-        self._open: dict[str, list[float]] = {}
+        Args:
+            place: Position of the row in the report.
+            case: Number of its case.
+            row: Document of the row.
+            texts: What `texts_of` returns for it.
+            size: Characters of the document as JSON.
 
-    def take(self, row: RowResult) -> None:
-        """Add the next row, in dataset order."""
-        if row.case_index != self._case:
-            self._close()
-            self._case = row.case_index
-        for score in row.scores:
-            if score.metric in self._found and score.value is not None:
-                self._open.setdefault(score.metric, []).append(score.value)
+        Raises:
+            OSError: The disk is full.
+        """
 
-    def _close(self) -> None:
-        if self._case is None:
-            return
-        for name, ratings in self._found.items():
-            seen = self._open.get(name)
-            ratings.append(math.fsum(seen) / len(seen) if seen else None)
-        self._open = {}
-
-    def result(self) -> dict[str, dict[str, Any]]:
-        """Return `quality_scores` by metric, after all rows."""
-        self._close()
-        self._case = None
-        return {name: {"quality_scores": ratings} for name, ratings in self._found.items()}
+    def close(self) -> None:
+        """Release all resources."""
 
 
 class Report:
@@ -76,21 +57,25 @@ class Report:
     Args:
         head: The document without its rows.
         row_count: The number of rows.
-        file: A file with the rows in dataset order, one JSON object per line, open for reading bytes.
-        start: The position of the first row in the file.
-        end: The position after the line of the last row.
+        lines: Returns the JSON of each row in dataset order; may be called repeatedly, and the iterators may run
+            concurrently.
+        collected: What formats collected of the rows before, by their names.
     """
 
-    def __init__(self, head: Mapping[str, Any], row_count: int, file: IO[bytes], start: int, end: int) -> None:
+    def __init__(
+        self,
+        head: Mapping[str, Any],
+        row_count: int,
+        lines: Callable[[], Iterator[bytes]],
+        collected: Mapping[str, RowCollector] = MappingProxyType({}),
+    ) -> None:
         self.head = head
         self.row_count = row_count
-        self.parts: Mapping[str, Sequence[Any]] = {}
-        """Parts of the rows by format that were rendered before, in dataset order; empty if none were."""
+        self.collected = collected
         self.server: str | None = None
         """The server given by the user that stores the run, for printed commands; None if none was given."""
-        self._file = file
-        self._start = start
-        self._end = end
+        self.encoded_lines = lines
+        """Returns an iterator over the JSON of the rows, in UTF-8."""
 
     @property
     def run_id(self) -> str:
@@ -103,79 +88,31 @@ class Report:
             yield json.loads(line)
 
     def row_lines(self) -> Iterator[str]:
-        """Yield the JSON of each row, without comma and line end."""
-        position = self._start
-        while position < self._end:
-            self._file.seek(position)
-            for line in self._file.readlines(_CHUNK_BYTES):
-                if position >= self._end:
-                    break
-                position += len(line)
-                yield line.decode().strip().removesuffix(",")
+        """Yield the JSON of each row."""
+        for line in self.encoded_lines():
+            yield line.decode()
 
 
-@asynccontextmanager
-async def report_of_run(
-    run: Run,
-    spec: Spec | None,
-    rows: AsyncIterator[RowResult],
-    folder: Path,
-    also: Callable[[RowResult], None],
-    prepared: PreparedRows | None = None,
-) -> AsyncIterator[Report]:
-    """Read the rows of a run once, pass each to `also`, and yield the run's report.
+def lines_of_file(file: IO[bytes], start: int, end: int) -> Callable[[], Iterator[bytes]]:
+    """Return a function that yields the lines of a part of a file, without commas and line ends.
 
     Args:
-        run: The run, with its summary.
-        spec: Its spec; None if only the run is known.
-        rows: Its rows, in dataset order or with the place of each case in the dataset.
-        folder: An existing folder for a temporary file of the rows.
-        also: Called with each row.
-        prepared: Parts of rows that were rendered before; None if there are none.
-
-    Raises:
-        SetupError: The rows cannot be written to the folder.
+        file: The file, open for reading.
+        start: Position of the first line.
+        end: Position after the last line.
     """
-    ratings = QualityScores(run.spec.metrics)
-    prepared = prepared if prepared is not None else PreparedRows((), {})
-    parts: dict[str, list[Any]] = {name: [] for name in prepared.formats}
-    row_count = 0
-    placed: list[tuple[int, int, int]] = []
-    with contextlib.ExitStack() as stack:
-        try:
-            file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile("w+b", dir=folder))
-            async for row in rows:
-                also(row)
-                ratings.take(row)
-                if row.place is not None:
-                    placed.append((row.place, row.repeat, file.tell()))
-                prepared_parts = prepared.of(row)
-                file.write(prepared_parts.line.encode() + b"\n")
-                for name, part in prepared_parts.parts.items():
-                    parts[name].append(part)
-                row_count += 1
-            if placed:
-                file = _in_places(file, placed, stack.enter_context(tempfile.TemporaryFile("w+b", dir=folder)))
-            file.flush()
-        except OSError as error:
-            raise SetupError(
-                f"{folder} cannot hold the rows of the report ({error.strerror or error}): choose another place with "
-                "--output-dir"
-            ) from error
-        assert run.summary is not None, "only runs with a summary are reported"
-        head = head_document(run, spec, ratings.result())
-        report = Report(json.loads(json_text(head)), row_count, file, 0, file.tell())
-        if not placed and prepared.metrics == list(report.head["results"]):
-            report.parts = parts
-        yield report
 
+    def lines() -> Iterator[bytes]:
+        position = start
+        while position < end:
+            file.seek(position)
+            for line in file.readlines(_CHUNK_BYTES):
+                if position >= end:
+                    break
+                position += len(line)
+                yield line.strip().removesuffix(b",")
 
-def _in_places(file: IO[bytes], placed: list[tuple[int, int, int]], ordered: IO[bytes]) -> IO[bytes]:
-    """Copy the rows of a file to another, ordered by the places of their cases and by repeat; return that file."""
-    for _, _, start in sorted(placed):
-        file.seek(start)
-        ordered.write(file.readline())
-    return ordered
+    return lines
 
 
 @contextmanager
@@ -225,7 +162,7 @@ def _read_by_line(path: Path, file: IO[bytes]) -> Report | None:
             "--format json`"
         )
     _check(path, problems)
-    return Report(document, count, file, start, end)
+    return Report(document, count, lines_of_file(file, start, end))
 
 
 def _read_whole(path: Path, file: IO[bytes], copy: IO[bytes]) -> Report:
@@ -239,7 +176,7 @@ def _read_whole(path: Path, file: IO[bytes], copy: IO[bytes]) -> Report:
     _check(path, [problem for index, row in enumerate(rows) for problem in problems_of_row(row, f"rows[{index}]")])
     copy.writelines(json_text(row).encode() + b"\n" for row in rows)
     copy.flush()
-    return Report(document, len(rows), copy, 0, copy.tell())
+    return Report(document, len(rows), lines_of_file(copy, 0, copy.tell()))
 
 
 def _decoded(path: Path, text: str, where: str = "") -> Any:

@@ -138,7 +138,7 @@ class Uncomputed:
 
 
 def _listed(reasons: Counter[str]) -> str:
-    shown = reasons.most_common(_MOST_REASONS)
+    shown = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MOST_REASONS]  # rows come in any order
     if len(reasons) == 1:
         return shorten(shown[0][0], None)
     more = f", and {len(reasons) - len(shown)} more reasons" if len(reasons) > len(shown) else ""

@@ -1,11 +1,12 @@
 """report.html: the run as a page that works without a server, from an e-mail, a CI artifact or a disk.
 
-Rows are read three times instead of being kept in memory: for the figures, the list entries, and the texts.
+The data of rows is collected while they arrive, or from a finished report; it stays on disk.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -16,17 +17,18 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup, escape
 
-from assay.reports.formats.html.row_data import OUTCOMES, detail_of, entry_of, script_json
-from assay.reports.formats.html.row_figures import RowFigures
+from assay.reports.formats.html.page_rows import PageRows
+from assay.reports.formats.html.row_data import OUTCOMES, script_json
+from assay.reports.formats.html.row_figures import first_cases
 from assay.reports.formats.html.summary_view import OUTCOME_NAMES, SummaryView
-from assay.reports.words.metric_text import latency_s
 from assay.text.unsafe_text import UNSAFE, escaped, markup_without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from assay.reports.document.report import Report
+    from assay.reports.document.report import Report, RowCollector
     from assay.reports.folder import ReportFolder
+    from assay.reports.formats.html.row_figures import RowFigures
 
 HERE = Path(__file__).parent
 STYLES = ("style.css",)
@@ -37,10 +39,6 @@ _ENTRIES_PER_BLOCK = 5_000
 _DETAILS_PER_BLOCK = 200
 _MAX_PLAIN_CHARS = 8_000_000
 """Texts of rows are compressed above this size: a browser reads 13 MB faster than 30."""
-MAX_DETAIL_BYTES = 512 * 1024 * 1024
-"""The size that all texts together are cut to, as far as possible: browsers do not load pages of any size."""
-_MIN_DETAIL_BYTES = 4_096
-_MOST_BYTES = 4  # per character
 _NAME = "html"
 _MOST_CHOICES = 500
 
@@ -50,36 +48,51 @@ def prepare() -> None:
     _page()
 
 
-def part_of(row: Mapping[str, Any], metrics: Sequence[str]) -> tuple[str, str]:
-    """Return the page's data of a row as JSON: its list entry and its texts."""
-    return _entry_text(row, metrics), detail_of(row, MAX_DETAIL_BYTES)
+def collector(metrics: Sequence[str], folder: Path) -> RowCollector:
+    """Return what collects the rows of the page while they arrive.
+
+    Args:
+        metrics: The names of the run's metrics, in report order.
+        folder: An existing folder for a temporary file.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
+    return PageRows(metrics, folder)
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
     """Write report.html."""
     del options
     metrics = list(report.head["results"])
-    figures = RowFigures(metrics, latency_s(report.head["summary"]["latency"], "max"), FIRST_CASES)
-    figures.take(report.row_lines())
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(folder.text("report.html"))
+        rows = report.collected.get(_NAME)
+        if not isinstance(rows, PageRows):
+            rows = stack.enter_context(contextlib.closing(PageRows(metrics, folder.path)))
+            rows.read(report)
+        for piece in _pieces(report, rows, metrics):
+            file.write(piece)
+
+
+def _pieces(report: Report, rows: PageRows, metrics: list[str]) -> Iterator[str]:
+    figures = rows.figures
     view = SummaryView(report.head, figures)
     columns = [name for name in metrics if report.head["results"][name].get("kind", name) != "latency"]
     style, script = joined(HERE / name for name in STYLES), joined(HERE / name for name in SCRIPTS)
-    pieces = _page().generate(
+    return _page().generate(
         view=view,
         policy=content_policy(style, script),
         style=Markup(style),  # noqa: S704 - a file of Assay
         script=Markup(script),  # noqa: S704 - a file of Assay
         columns=columns,
-        lines=[view.case_line(line) for line in figures.first],
+        lines=[view.case_line(line) for line in first_cases(report.rows(), metrics, FIRST_CASES)],
         row_count=report.row_count,
         case_count=figures.case_count,
         setup=Markup(script_json(json.dumps(_setup(report, figures, columns), ensure_ascii=False))),  # noqa: S704 - as above
-        entries=_entries(report, metrics),
-        details=_details(report, is_compressed=figures.size > _MAX_PLAIN_CHARS),
+        entries=_entries(rows),
+        details=_details(rows.details(report), is_compressed=figures.size > _MAX_PLAIN_CHARS),
     )
-    with folder.text("report.html") as file:
-        for piece in pieces:
-            file.write(piece)
 
 
 @functools.cache
@@ -161,44 +174,20 @@ def _setup(report: Report, figures: RowFigures, columns: list[str]) -> dict[str,
     }
 
 
-def _entries(report: Report, metrics: list[str]) -> Iterator[Markup]:
+def _entries(rows: PageRows) -> Iterator[Markup]:
     """Yield the list entries of the rows, in blocks."""
-    parts = report.parts.get(_NAME)
-    texts = (entry for entry, _ in parts) if parts else (_entry_text(row, metrics) for row in report.rows())
-    for block in _blocks(texts, _ENTRIES_PER_BLOCK):
+    for block in _blocks(rows.entries(), _ENTRIES_PER_BLOCK):
         yield Markup(script_json(block))  # noqa: S704 - nothing in it ends the element
 
 
-def _entry_text(row: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    return json.dumps(entry_of(row, metrics), ensure_ascii=False, separators=(",", ":"))
-
-
-def _details(report: Report, *, is_compressed: bool) -> Iterator[tuple[str, Markup]]:
+def _details(texts: Iterable[str], *, is_compressed: bool) -> Iterator[tuple[str, Markup]]:
     """Yield the texts of the rows, in blocks, each with its encoding."""
-    for block in _blocks(detail_texts(report), _DETAILS_PER_BLOCK):
+    for block in _blocks(texts, _DETAILS_PER_BLOCK):
         if is_compressed:
             packed = gzip.compress(script_json(block).encode(), 6, mtime=0)
             yield "gzip", Markup(base64.b64encode(packed).decode())  # noqa: S704 - letters and digits
         else:
             yield "", Markup(script_json(block))  # noqa: S704 - nothing in it ends the element
-
-
-def detail_texts(report: Report, max_bytes: int = MAX_DETAIL_BYTES) -> Iterator[str]:
-    """Yield the texts of each row as JSON.
-
-    Args:
-        report: The report.
-        max_bytes: The size of all texts; above it long texts are cut further, down to 4 kB per row.
-    """
-    left = max_bytes
-    parts = report.parts.get(_NAME)
-    for place, line in enumerate(report.row_lines()):
-        most = max(left // (report.row_count - place), _MIN_DETAIL_BYTES)
-        text = parts[place][1] if parts else ""
-        if not parts or _MOST_BYTES * len(text) > most:
-            text = detail_of(json.loads(line), most)
-        left -= len(text)
-        yield text
 
 
 def _blocks(texts: Iterable[str], size: int) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Figures of the page over all rows, from a single pass."""
+"""Figures of the page over all rows."""
 
 from __future__ import annotations
 
-import json
 import math
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -58,48 +58,50 @@ class CaseLine:
 
 
 class RowFigures:
-    """Counts of all rows, and the first cases in full.
+    """Counts of all rows, which may be taken in any order."""
 
-    Args:
-        metrics: The names of the run's metrics.
-        longest_s: The longest latency of an answer, in seconds; None where there is none.
-        first_count: How many cases are kept.
-    """
-
-    def __init__(self, metrics: Sequence[str], longest_s: float | None, first_count: int) -> None:
+    def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
-        self.case_count = 0
         self.size = 0
         """Characters of all rows as JSON."""
-        self.first: list[CaseLine] = []
-        self.bin_width_s = round_up(longest_s / _MOST_BINS) if longest_s else _LEAST_BIN_S
-        self.latency_bins = [0] * max(math.ceil((longest_s or 0.0) / self.bin_width_s - 1e-9), 1)
         self.sources: dict[str, dict[str, list[str]]] = {}
-        """By metric, what produced its scores: versions, models, revisions, precisions and engines."""
-        self._metrics = metrics
-        self._first_count = first_count
-        self._case_id: str | None = None
+        """By metric, what produced its scores, sorted: versions, models, revisions, precisions and engines."""
+        self._latencies_s = array("d")
+        self._cases = bytearray()  # by case: whether it has a row
 
-    def take(self, lines: Iterable[str]) -> None:
-        """Take rows, each as JSON, in dataset order."""
-        for line in lines:
-            self.size += len(line)
-            self._take_row(json.loads(line))
+    def take(self, case: int, row: Mapping[str, Any], size: int) -> None:
+        """Add a row.
 
-    def _take_row(self, row: Mapping[str, Any]) -> None:
+        Args:
+            case: Number of its case.
+            row: The row.
+            size: Characters of the row as JSON.
+        """
+        self.size += size
         self.outcomes[outcome_of(row)] += 1
-        if row["case_id"] != self._case_id:
-            self._case_id = row["case_id"]
-            self.case_count += 1
-            if self.case_count <= self._first_count:
-                self.first.append(CaseLine(row["case_id"], row["category"] or "", preview(row["question"])))
-        if self.case_count <= self._first_count:
-            self.first[-1].take(row, self._metrics)
+        self._cases.extend(bytes(max(case + 1 - len(self._cases), 0)))
+        self._cases[case] = 1
         if row["latency_ms"] is not None and row["status"] not in FAILED_STATUSES:
-            place = int(row["latency_ms"] / 1000 / self.bin_width_s)
-            self.latency_bins[max(0, min(place, len(self.latency_bins) - 1))] += 1
+            self._latencies_s.append(row["latency_ms"] / 1000)
         for name, score in row["scores"].items():
             self._take_sources(name, score["detail"])
+
+    @property
+    def case_count(self) -> int:
+        """The number of cases."""
+        return self._cases.count(1)
+
+    def latency_bins(self, longest_s: float | None) -> tuple[float, list[int]]:
+        """Return the width of the bins of latencies in seconds, and the number of answers in each.
+
+        Args:
+            longest_s: The longest latency of an answer, in seconds; None if there is none.
+        """
+        width_s = round_up(longest_s / _MOST_BINS) if longest_s else _LEAST_BIN_S
+        bins = [0] * max(math.ceil((longest_s or 0.0) / width_s - 1e-9), 1)
+        for latency_s in self._latencies_s:
+            bins[max(0, min(int(latency_s / width_s), len(bins) - 1))] += 1
+        return width_s, bins
 
     def _take_sources(self, metric: str, detail: Mapping[str, Any]) -> None:
         named = {**detail, "vectors": vectors_text(detail)}
@@ -107,5 +109,23 @@ class RowFigures:
             value = named.get(key)
             if isinstance(value, str) and value:
                 values = self.sources.setdefault(metric, {}).setdefault(key, [])
-                if value not in values and len(values) < _MOST_SOURCES:
-                    values.append(value)
+                if value not in values:
+                    values[:] = sorted([*values, value])[:_MOST_SOURCES]
+
+
+def first_cases(rows: Iterable[Mapping[str, Any]], metrics: Sequence[str], count: int) -> list[CaseLine]:
+    """Return the first cases of a report in full.
+
+    Args:
+        rows: The rows, in dataset order.
+        metrics: The names of the run's metrics.
+        count: How many cases are returned.
+    """
+    lines: list[CaseLine] = []
+    for row in rows:
+        if not lines or row["case_id"] != lines[-1].case_id:
+            if len(lines) == count:
+                break
+            lines.append(CaseLine(row["case_id"], row["category"] or "", preview(row["question"])))
+        lines[-1].take(row, metrics)
+    return lines

@@ -174,7 +174,8 @@ class SummaryView:
 
     def latency_chart(self) -> Markup | str:
         """Return the histogram of the latencies; empty if there are none."""
-        latency, bins = self.summary["latency"], self._figures.latency_bins
+        latency = self.summary["latency"]
+        width_s, bins = self._figures.latency_bins(latency_s(latency, "max"))
         marks = [
             (f"{name} {time_text(time, latency_s(latency, 'max') or 0.0)}", time)
             for name, figure in (("P50", "p50"), ("P95", "p95"))
@@ -183,7 +184,7 @@ class SummaryView:
         if not any(bins):
             return ""
         title = "Latency of the answers: " + ", ".join(mark for mark, _ in marks)
-        return histogram("latency-histogram", title, bins, self._figures.bin_width_s, marks, "s")
+        return histogram("latency-histogram", title, bins, width_s, marks, "s")
 
     def groups(self, kind: str) -> dict[str, Any]:
         """Return the table of categories or tags.
