@@ -15,12 +15,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.saved_figures import save
-from benchmarks.throughput import AGENTS, seconds_between, write_project
+from benchmarks.throughput import AGENTS, seconds_between, watch_memory, write_project
 
 _HEAD_BYTES = 1 << 20
 
@@ -50,14 +51,17 @@ def run(folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out"]
     env = {**os.environ, "ASSAY_HOME": str(folder / "home")}
     verdict = None
+    peaks = {"command": 0.0, "orchestrator": 0.0, "orchestrator_own": 0.0}
     with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as process:
+        watcher = threading.Thread(target=watch_memory, args=(process, peaks))
+        watcher.start()
         assert process.stdout is not None
         for line in process.stdout:
             if verdict is None and line.startswith("verdict"):
                 verdict = datetime.now(UTC)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        process.wait()
     end = datetime.now(UTC)
+    watcher.join()
     if process.returncode or verdict is None:
         sys.exit("the command failed")
     with (folder / "out" / "results.json").open() as file:
@@ -70,7 +74,7 @@ def run(folder: Path) -> dict[str, float]:
         "verdict_after_s": (verdict - datetime.fromisoformat(ended)).total_seconds(),
         "end_after_s": after,
         "after/running": after / running,
-        "command_mib": used.ru_maxrss / 1024,
+        "command_mib": peaks["command"],
     }
 
 
