@@ -49,13 +49,13 @@ from assay.model.answers.agent_response import (
 from assay.model.answers.approvals import Approval, Decision, UnusedApproval
 from assay.model.answers.interrupts import DecisionKind, InterruptKind
 from assay.model.by_metric import ByMetric
-from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
+from assay.model.canary_summary import CanaryKind, CanaryRate, CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
 from assay.model.code_identity import CodeIdentity
 from assay.model.dependent_cases import DependentCases
 from assay.model.interval import Interval
 from assay.model.judge_calibration import JudgeCalibration
-from assay.model.judgement import Judgement, JudgementStatus
+from assay.model.judgement import Judgement, JudgementCall, JudgementStatus
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
 from assay.model.metric_call import MetricOutcome
 from assay.model.model_price import ModelPrice
@@ -87,6 +87,7 @@ from assay.model.run import (
     WeightedSummary,
 )
 from assay.model.run_spec import AgentSpec, DatasetReading, JudgeModel, JudgeSpec, MetricSpec, RunSpec, SpendCap
+from assay.model.run_summary import Recommendation, Remedy
 from assay.model.stopping import StoppedEarly, StoppingRule, StoppingSettings
 from assay.model.stored_dataset import StoredDataset
 from assay.model.views import RowView, RunView
@@ -109,6 +110,7 @@ __all__ = [
     "ByMetric",
     "Caller",
     "CanaryKind",
+    "CanaryRate",
     "CanarySummary",
     "CanaryTally",
     "Case",
@@ -143,6 +145,7 @@ __all__ = [
     "JudgeModel",
     "JudgeSpec",
     "Judgement",
+    "JudgementCall",
     "JudgementStatus",
     "JudgingSummary",
     "JurorSummary",
@@ -165,7 +168,9 @@ __all__ = [
     "PauseCause",
     "RandomDraws",
     "RankedVariant",
+    "Recommendation",
     "RecordedVerdict",
+    "Remedy",
     "RepeatRate",
     "RepeatSummary",
     "RepeatVariance",

@@ -11,6 +11,7 @@ import pytest
 from assay.client.input_checks import check_inputs
 from assay.datasets import records_dataset
 from assay.errors import SpecError
+from assay.judging.canaries import with_rates
 from assay.metrics import build_metric, complete_parameters
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
@@ -28,9 +29,9 @@ from assay.model.run import (
     Score,
     ScoreStatus,
 )
-from assay.reports.words.recommendations import recommendations
 from assay.specs.loader import spec_from_mapping
 from assay.wire.summary import SUMMARY
+from assay_orchestrator.summary.recommendations import recommendations
 from assay_orchestrator.summary.row_notes import row_notes
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
@@ -74,7 +75,7 @@ def test_copies_are_worth_one_case() -> None:
     assert row_notes(run_of(summary), summary) == [
         "200 cases, worth about 1 independent one; the most copied case has 100% of them"
     ]
-    sentence = "\n".join(recommendations(run_of(summary)))
+    sentence = "\n".join(advice.message for advice in recommendations(summary, run_of(summary).spec))
     assert sentence.count("chance may have decided it") == 2
     assert "More cases that are no copies narrow it." in sentence
     stored = SUMMARY.from_json(json.loads(json.dumps(dataclasses.asdict(summary))))
@@ -186,5 +187,5 @@ def test_a_spec_names_what_its_cases_share() -> None:
 def test_when_canaries_fail_a_run(bad: tuple[int, int], good: tuple[int, int], fails: bool, warns: bool) -> None:
     """Per side: two of fewer than 20, else Wilson's lower end above 10 %; one wrong is a warning."""
     kinds = (CanaryTally(CanaryKind.KNOWN_BAD, bad[1], bad[0]), CanaryTally(CanaryKind.KNOWN_GOOD, good[1], good[0]))
-    summary = CanarySummary(kinds)
-    assert (summary.is_untrusted, bool(summary.warning)) == (fails, warns)
+    summary = with_rates(CanarySummary(kinds))
+    assert (summary.is_untrusted, summary.has_wrong_verdicts) == (fails, warns)

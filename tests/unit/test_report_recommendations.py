@@ -36,6 +36,7 @@ from assay.model.run import (
 )
 from assay.reports.document.prepared_rows import QualityScores
 from assay.reports.words.recommendations import recommendations
+from assay_orchestrator.summary.recommendations import recommendations as summary_advice
 
 FOREIGN = {"warnings": {"model_language_mismatch": 2}}
 
@@ -49,7 +50,6 @@ def run_with(
     *metrics: MetricSummary,
     kinds: dict[str, str] | None = None,
     gates: Sequence[str] = (),
-    counts: RunCounts | None = None,
     repeats: int = 1,
     repeats_found: RepeatSummary | None = None,
     gate_results: Sequence[GateResult] = (),
@@ -65,11 +65,11 @@ def run_with(
     )
     known = {"verdict": RunVerdict.PASS, "failed_criteria": (), "skipped_criteria": (), "pass_rate": 1.0,
              "passed_count": 100, "decided_count": 100, "latency": LatencySummary(), "repeats": repeats_found,
-             "gates": gate_results}  # fmt: skip
-    return Run(
-        "r1", settings, DatasetRef("d", "qa.json", 100), RunState.COMPLETED, "",
-        counts or RunCounts(100, 100), "now", summary=RunSummary(metrics=metrics, **{**known, **summary}),
-    )  # fmt: skip
+             "gates": gate_results, "row_count": 100}  # fmt: skip
+    found = RunSummary(metrics=metrics, **{**known, **summary})
+    found = dataclasses.replace(found, recommendations=summary_advice(found, settings))
+    dataset = DatasetRef("d", "qa.json", 100)
+    return Run("r1", settings, dataset, RunState.COMPLETED, "", RunCounts(100, 100), "now", summary=found)
 
 
 WAVERING = RepeatSummary(3, 100, 0, (), RepeatVariance(0.2, 0.1, 0.05, 0.7, "More runs."))
@@ -109,7 +109,7 @@ def test_nothing_to_say() -> None:
         (run_with(LOW, categories=GROUPS), "the worst category is (none) with 0.2 in 40 rows."),
         (run_with(SLOW, categories=GROUPS),
          "latency misses its threshold: it is 9, not at most 5; 40 rows failed it; the worst category is easy with 11"),
-        (run_with(FINE, counts=RunCounts(100, 100, agent_error_count=7)), "The agent failed on 7 of 100 rows: look at"),
+        (run_with(FINE, agent_error_count=7), "The agent failed on 7 of 100 rows: look at"),
         (run_with(MetricSummary("semantic_similarity", 0.9, 90, 0, 10, own_error_count=1)),
          "no fault of the agent: the rows say why; once that has passed: `assay runs resume r1 --retry-errors`."),
         (run_with(MetricSummary("own", 0.9, 90, 0, 10, own_error_count=1), kinds={"own": "python"}),
@@ -131,7 +131,7 @@ def test_nothing_to_say() -> None:
          "does not hold, but chance may have decided it: 0.5 lies within the 95 % interval, 0.3 to 0.6. More clusters"),
         (run_with(FINE, gate_results=[gate("rouge >= 0.5", "pass", 0.6, 0.8)]), None),
         (run_with(FINE, gates=["pass_rate >= 0.1"], passed_count=0, decided_count=3, agent_error_count=3, row_count=3),
-         None),
+         "The agent failed on 3 of 3 rows"),
         (run_with(MetricSummary("mine", None, 0, 2, 0), kinds={"mine": "python"}),
          "mine was computed on no row: the function returned None on 2 rows, which skips a row."),
         (run_with(FINE, gates=["pass_rate >= 0.85"], passed_count=85, decided_count=100, repeats=2), None),
@@ -192,6 +192,5 @@ def test_ratings_are_aligned_with_the_cases(rows: list[RowResult], scores: list[
 
 def test_no_metric_lacks_anything_where_every_call_failed() -> None:
     """The agent's errors are the one thing to look at."""
-    counts = RunCounts(100, 100, agent_error_count=100)
-    (advice,) = recommendations(run_with(MetricSummary("rouge", None, 0, 100, 0), counts=counts))
+    (advice,) = recommendations(run_with(MetricSummary("rouge", None, 0, 100, 0), agent_error_count=100))
     assert advice.startswith("The agent failed on 100 of 100 rows")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.gates.run_verdict import criteria_of, with_verdict
+from assay.judging.canaries import with_rates
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_message, row_verdict
 from assay.metrics.core.score import JudgeEvidence, Metric, Row, made_advisory
@@ -276,13 +277,13 @@ def test_failed_canaries_make_a_run_incomplete(
 ) -> None:
     """Per side: two wrong of fewer than 20, else Wilson's lower bound above the limit; one wrong is a note."""
     tallies = tuple(CanaryTally(*side) for side in sides)
-    canaries = CanarySummary(tallies, limit=limit, is_accepted=accepts)
+    canaries = with_rates(CanarySummary(tallies, limit=limit, is_accepted=accepts))
     summary = dataclasses.replace(
         summary_of([RIGHT] * 4, metrics("exact_match")), judging=JudgingSummary(verdict_count=4, canaries=(canaries,))
     )
     verdict = with_verdict(SUMMARY.from_json(dataclasses.asdict(summary)))
     assert verdict.verdict == status
-    assert canaries.sentence in (verdict.reasons if status == "INCOMPLETE" else verdict.notes)
+    assert canaries.message in (verdict.reasons if status == "INCOMPLETE" else verdict.notes)
     missed = summary_of([WRONG] * 4, metrics("exact_match"))
     assert with_verdict(dataclasses.replace(missed, judging=summary.judging)).verdict is RunVerdict.FAIL
 

@@ -22,16 +22,16 @@ class RowFacets:
         categories: By category, most frequent first; "" for rows without a category.
         tags: By tag, most frequent first; a row counts under each of its tags.
         repeats: By repeat, from 1, in order.
-        omitted_categories: How many categories are left out, if there are too many.
-        omitted_tags: How many tags are left out likewise.
+        omitted_category_count: How many categories are left out, if there are too many.
+        omitted_tag_count: How many tags are left out likewise.
     """
 
     outcomes: Mapping[RowOutcome, int] = field(default_factory=dict)
     categories: Mapping[str, int] = field(default_factory=dict)
     tags: Mapping[str, int] = field(default_factory=dict)
     repeats: Mapping[int, int] = field(default_factory=dict)
-    omitted_categories: int = 0
-    omitted_tags: int = 0
+    omitted_category_count: int = 0
+    omitted_tag_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

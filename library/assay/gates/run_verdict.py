@@ -295,8 +295,8 @@ def failed_canaries(summary: RunSummary) -> str:
     judged_by = summary.judging.canaries if summary.judging is not None else ()
     failed = [canaries for canaries in judged_by if canaries.is_untrusted and not canaries.is_accepted]
     if len(judged_by) == 1:
-        return failed[0].sentence if failed else ""
-    return "; ".join(f"{canaries.judge}: {canaries.sentence}" for canaries in failed)
+        return failed[0].message if failed else ""
+    return "; ".join(f"{canaries.judge}: {canaries.message}" for canaries in failed)
 
 
 def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
@@ -314,8 +314,8 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
         elif metric.is_optional and (gap := metric_error_gap(metric, summary)):
             yield f"{gap} (optional)"
     for canaries in summary.judging.canaries if summary.judging is not None else ():
-        if canaries.warning:
-            yield canaries.warning
+        if canaries.has_wrong_verdicts:
+            yield canaries.message
     if missed := missed_thresholds(summary):
         words = ("threshold", "it") if len(missed) == 1 else ("thresholds", "them")
         yield f"{words[0]} missed, but no gate asks for {words[1]}: {', '.join(missed)}"

@@ -17,13 +17,17 @@ another case's reference may be as good as the case's own: cases are then treate
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
+from assay.model.canary_summary import CanaryKind, CanaryRate, CanarySummary, CanaryTally
+from assay.model.interval import Interval
 from assay.model.run_spec import CANARY_LIMIT, DEFAULT_JUDGE
 from assay.statistics.exact_sum import ExactSum
+from assay.statistics.intervals import wilson
+from assay.statistics.thresholds import exceeds
 from assay.text.equality import is_blank
 from assay.text.folding import fold
 
@@ -49,6 +53,15 @@ _MASTER_KEYS = (
     "Let's work through this step by step.",
     "Solution",
 )
+
+_NAMES = {
+    CanaryKind.INJECTION: "a demand for a score",
+    CanaryKind.KNOWN_BAD: "the reference of another case",
+    CanaryKind.MASTER_KEY: "an opening without content",
+    CanaryKind.EMPTY: "an empty answer",
+}
+_FEW = 20  # minimum canaries on a side for estimating its rate
+_MOST_WRONG = 1  # wrong verdicts that fail a smaller side
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +203,63 @@ class CanaryFold:
             return None
         kinds = tuple(CanaryTally(kind, *self._counts[kind]) for kind in CanaryKind if kind in self._counts)
         cost = self._cost.total if self._cost.count else None
-        return CanarySummary(kinds, self._undecided, cost, self.limit, self.is_accepted, self.judge)
+        return with_rates(CanarySummary(kinds, self._undecided, cost, self.limit, self.is_accepted, self.judge))
+
+
+def with_rates(summary: CanarySummary) -> CanarySummary:
+    """Return a summary with the rates, the judgement and the sentence that follow from its tallies."""
+    passes, fails = _side(summary, should_pass=False), _side(summary, should_pass=True)
+    return dataclasses.replace(
+        summary,
+        canary_count=summary.undecided_count + sum(tally.canary_count for tally in summary.kinds),
+        false_pass=passes,
+        false_fail=fails,
+        is_untrusted=_fails(passes, summary.limit) or _fails(fails, summary.limit),
+        message=_sentence(summary, passes, fails),
+    )
+
+
+def _side(summary: CanarySummary, *, should_pass: bool) -> CanaryRate:
+    chosen = [tally for tally in summary.kinds if (tally.kind is CanaryKind.KNOWN_GOOD) is should_pass]
+    wrong, count = sum(tally.wrong_count for tally in chosen), sum(tally.canary_count for tally in chosen)
+    return CanaryRate(wrong, count, wrong / count if count else None, Interval.of(wilson(wrong, count)))
+
+
+def _fails(side: CanaryRate, limit: float) -> bool:
+    if side.canary_count < _FEW:
+        return side.wrong_count > _MOST_WRONG
+    return side.interval is not None and exceeds(side.interval[0], limit)
+
+
+def _sentence(summary: CanarySummary, passes: CanaryRate, fails: CanaryRate) -> str:
+    if not passes.canary_count + fails.canary_count:
+        return "the judge was not tested: no canary has a valid verdict"
+    parts = []
+    if passes.wrong_count:
+        parts.append(f"passed {passes.wrong_count} of {_planted(passes.canary_count, 'wrong')}{_passed_kinds(summary)}")
+    if fails.wrong_count:
+        parts.append(f"failed {fails.wrong_count} of {_planted(fails.canary_count, 'right')}")
+    if not parts:
+        sides = ((passes.canary_count, "wrong"), (fails.canary_count, "right"))
+        return f"the judge was right about {' and '.join(_planted(count, side) for count, side in sides if count)}"
+    sentence = f"the judge {' and '.join(parts)}"
+    if _fails(passes, summary.limit) or _fails(fails, summary.limit):
+        return f"do not trust these verdicts: {sentence}"
+    return f"{sentence}, which chance may explain"
+
+
+def _passed_kinds(summary: CanarySummary) -> str:
+    """Return a description of the wrong answers that passed."""
+    parts = [
+        f"{_NAMES[tally.kind]}: {tally.wrong_count}"
+        for tally in summary.kinds
+        if tally.wrong_count and tally.kind in _NAMES
+    ]
+    return f" ({', '.join(parts)})"
+
+
+def _planted(count: int, side: str) -> str:
+    return f"{count} planted {side} answer{'s' * (count != 1)}"
 
 
 def canary_of(document: Mapping[str, Any]) -> Canary | None:

@@ -77,6 +77,7 @@ class JudgingSummary:
         unknown_usd: The part of account_usd reserved for calls with an unknown outcome; the bill may be lower.
         refused_parameter_counts: Verdicts requested without a parameter that the model refuses, by parameter, sorted by
             name, e.g. {"temperature": 40}.
+        hit_rate: The share of the requested and cached verdicts that came from the cache; None if there are none.
     """
 
     verdict_count: int = 0
@@ -99,9 +100,4 @@ class JudgingSummary:
     account_usd: float | None = None
     unknown_usd: float = 0.0
     refused_parameter_counts: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def hit_rate(self) -> float | None:
-        """The share of the verdicts that came from the cache, except those decided by rule."""
-        needed = self.asked_count + self.cached_count
-        return self.cached_count / needed if needed else None
+    hit_rate: float | None = None

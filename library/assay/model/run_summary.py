@@ -248,6 +248,26 @@ class WeightedSummary:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+class Remedy(StrEnum):
+    """A step that a recommendation suggests."""
+
+    RETRY_ERRORS = "retry_errors"
+    RESCORE = "rescore"
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Advice on a run, supported by its figures.
+
+    Args:
+        message: The advice as a sentence.
+        remedy: The step that it suggests, which the message does not repeat; None for no other.
+    """
+
+    message: str
+    remedy: Remedy | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """The summary of a run, computed from its stored rows alone.
@@ -286,6 +306,7 @@ class RunSummary:
         unused_approvals: Tools in approvals at which no row stopped; empty while rows are missing.
         omitted_category_count: Number of categories beyond those in `categories`.
         omitted_tag_count: Number of tags beyond those in `tags`.
+        recommendations: Advice on the run, the most urgent first.
     """
 
     verdict: RunVerdict
@@ -320,3 +341,4 @@ class RunSummary:
     notes: tuple[str, ...] = ()
     omitted_category_count: int = 0
     omitted_tag_count: int = 0
+    recommendations: tuple[Recommendation, ...] = ()

@@ -67,6 +67,30 @@ RUN_VERDICT_NO_DATA: RunVerdict.ValueType  # 5
 """No metric was computed on any row."""
 Global___RunVerdict: _TypeAlias = RunVerdict  # noqa: Y015
 
+class _Remedy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RemedyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Remedy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REMEDY_UNSPECIFIED: _Remedy.ValueType  # 0
+    """None, beyond what the sentence says."""
+    REMEDY_RETRY_ERRORS: _Remedy.ValueType  # 1
+    """Once the failure has passed, retry the rows with errors: RetryRun."""
+    REMEDY_RESCORE: _Remedy.ValueType  # 2
+    """Correct the function, then score the stored answers again."""
+
+class Remedy(_Remedy, metaclass=_RemedyEnumTypeWrapper):
+    """Remedy is a step that a recommendation suggests."""
+
+REMEDY_UNSPECIFIED: Remedy.ValueType  # 0
+"""None, beyond what the sentence says."""
+REMEDY_RETRY_ERRORS: Remedy.ValueType  # 1
+"""Once the failure has passed, retry the rows with errors: RetryRun."""
+REMEDY_RESCORE: Remedy.ValueType  # 2
+"""Correct the function, then score the stored answers again."""
+Global___Remedy: _TypeAlias = Remedy  # noqa: Y015
+
 class _CanaryKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -223,6 +247,7 @@ class RunSummary(_message.Message):
     UNUSED_APPROVALS_FIELD_NUMBER: _builtins.int
     OMITTED_CATEGORY_COUNT_FIELD_NUMBER: _builtins.int
     OMITTED_TAG_COUNT_FIELD_NUMBER: _builtins.int
+    RECOMMENDATIONS_FIELD_NUMBER: _builtins.int
     verdict: Global___RunVerdict.ValueType
     """The verdict."""
     exit_status: _builtins.int
@@ -321,6 +346,10 @@ class RunSummary(_message.Message):
     def unused_approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnusedApproval]:
         """Tools in approvals at which no row stopped; empty while rows are missing."""
 
+    @_builtins.property
+    def recommendations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Recommendation]:
+        """Advice on the run, the most urgent first."""
+
     def __init__(
         self,
         *,
@@ -356,16 +385,43 @@ class RunSummary(_message.Message):
         unused_approvals: _abc.Iterable[Global___UnusedApproval] | None = ...,
         omitted_category_count: _builtins.int = ...,
         omitted_tag_count: _builtins.int = ...,
+        recommendations: _abc.Iterable[Global___Recommendation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "dependent", b"dependent", "judging", b"judging", "latency", b"latency", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "repeats", b"repeats", "stopped_early", b"stopped_early", "weighted", b"weighted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided_count", b"decided_count", "dependent", b"dependent", "exit_status", b"exit_status", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "notes", b"notes", "omitted_category_count", b"omitted_category_count", "omitted_tag_count", b"omitted_tag_count", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "reasons", b"reasons", "repeats", b"repeats", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "unused_approvals", b"unused_approvals", "verdict", b"verdict", "weighted", b"weighted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided_count", b"decided_count", "dependent", b"dependent", "exit_status", b"exit_status", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "notes", b"notes", "omitted_category_count", b"omitted_category_count", "omitted_tag_count", b"omitted_tag_count", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "reasons", b"reasons", "recommendations", b"recommendations", "repeats", b"repeats", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "unused_approvals", b"unused_approvals", "verdict", b"verdict", "weighted", b"weighted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_rate) -> _WhichOneofReturnType__pass_rate | None: ...
 
 Global___RunSummary: _TypeAlias = RunSummary  # noqa: Y015
+
+@_typing.final
+class Recommendation(_message.Message):
+    """Recommendation is advice on a run, supported by its figures."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """The advice as a sentence."""
+    remedy: Global___Remedy.ValueType
+    """The step that the advice suggests; the message does not repeat it."""
+    def __init__(
+        self,
+        *,
+        message: _builtins.str = ...,
+        remedy: Global___Remedy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "remedy", b"remedy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Recommendation: _TypeAlias = Recommendation  # noqa: Y015
 
 @_typing.final
 class UnusedApproval(_message.Message):
@@ -632,6 +688,7 @@ class JudgingSummary(_message.Message):
     ACCOUNT_USD_FIELD_NUMBER: _builtins.int
     UNKNOWN_USD_FIELD_NUMBER: _builtins.int
     REFUSED_PARAMETER_COUNTS_FIELD_NUMBER: _builtins.int
+    HIT_RATE_FIELD_NUMBER: _builtins.int
     verdict_count: _builtins.int
     """All verdicts, including invalid ones."""
     asked_count: _builtins.int
@@ -664,6 +721,8 @@ class JudgingSummary(_message.Message):
     """Part of account_usd reserved for calls with an unknown outcome, such as a timeout or a killed process. The actual
     bill may be lower.
     """
+    hit_rate: _builtins.float
+    """Share of the requested and cached verdicts that came from the cache; absent if there are none."""
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fingerprints of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20."""
@@ -715,21 +774,26 @@ class JudgingSummary(_message.Message):
         account_usd: _builtins.float | None = ...,
         unknown_usd: _builtins.float = ...,
         refused_parameter_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        hit_rate: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_hit_rate", b"_hit_rate", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "cost_usd", b"cost_usd", "hit_rate", b"hit_rate", "saved_usd", b"saved_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "recorded_count", b"recorded_count", "refused_parameter_counts", b"refused_parameter_counts", "saved_usd", b"saved_usd", "unknown_usd", b"unknown_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_hit_rate", b"_hit_rate", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "hit_rate", b"hit_rate", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "recorded_count", b"recorded_count", "refused_parameter_counts", b"refused_parameter_counts", "saved_usd", b"saved_usd", "unknown_usd", b"unknown_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__account_usd: _TypeAlias = _typing.Literal["account_usd"]  # noqa: Y015
     _WhichOneofArgType__account_usd: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd"]  # noqa: Y015
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__hit_rate: _TypeAlias = _typing.Literal["hit_rate"]  # noqa: Y015
+    _WhichOneofArgType__hit_rate: _TypeAlias = _typing.Literal["_hit_rate", b"_hit_rate"]  # noqa: Y015
     _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
     _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__account_usd) -> _WhichOneofReturnType__account_usd | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__hit_rate) -> _WhichOneofReturnType__hit_rate | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
 
@@ -849,6 +913,11 @@ class CanarySummary(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     IS_ACCEPTED_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
+    CANARY_COUNT_FIELD_NUMBER: _builtins.int
+    FALSE_PASS_FIELD_NUMBER: _builtins.int
+    FALSE_FAIL_FIELD_NUMBER: _builtins.int
+    IS_UNTRUSTED_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     undecided_count: _builtins.int
     """Canaries without a valid verdict."""
     cost_usd: _builtins.float
@@ -859,9 +928,25 @@ class CanarySummary(_message.Message):
     """Whether the spec accepts failed canaries."""
     judge: _builtins.str
     """The judge's name in the spec."""
+    canary_count: _builtins.int
+    """All canaries, including those without a valid verdict."""
+    is_untrusted: _builtins.bool
+    """Whether the judge failed on either side. A side of fewer than 20 canaries fails at two wrong verdicts, a larger side
+    if the lower end of the interval of its rate exceeds the limit.
+    """
+    message: _builtins.str
+    """The consequence for the user, as a sentence."""
     @_builtins.property
     def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___CanaryTally]:
         """Counts by kind."""
+
+    @_builtins.property
+    def false_pass(self) -> Global___CanaryRate:
+        """Canaries that must fail, and those of them that passed."""
+
+    @_builtins.property
+    def false_fail(self) -> Global___CanaryRate:
+        """Canaries that must pass, and those of them that failed."""
 
     def __init__(
         self,
@@ -872,10 +957,15 @@ class CanarySummary(_message.Message):
         limit: _builtins.float | None = ...,
         is_accepted: _builtins.bool = ...,
         judge: _builtins.str = ...,
+        canary_count: _builtins.int = ...,
+        false_pass: Global___CanaryRate | None = ...,
+        false_fail: Global___CanaryRate | None = ...,
+        is_untrusted: _builtins.bool = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "limit", b"limit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "false_fail", b"false_fail", "false_pass", b"false_pass", "limit", b"limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "is_accepted", b"is_accepted", "judge", b"judge", "kinds", b"kinds", "limit", b"limit", "undecided_count", b"undecided_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "canary_count", b"canary_count", "cost_usd", b"cost_usd", "false_fail", b"false_fail", "false_pass", b"false_pass", "is_accepted", b"is_accepted", "is_untrusted", b"is_untrusted", "judge", b"judge", "kinds", b"kinds", "limit", b"limit", "message", b"message", "undecided_count", b"undecided_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
@@ -887,6 +977,44 @@ class CanarySummary(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
 
 Global___CanarySummary: _TypeAlias = CanarySummary  # noqa: Y015
+
+@_typing.final
+class CanaryRate(_message.Message):
+    """CanaryRate is the rate of wrong verdicts on one side of the canaries."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WRONG_COUNT_FIELD_NUMBER: _builtins.int
+    CANARY_COUNT_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    wrong_count: _builtins.int
+    """Wrong verdicts."""
+    canary_count: _builtins.int
+    """Canaries of the side with a valid verdict."""
+    rate: _builtins.float
+    """Wrong verdicts divided by canaries, 0 to 1; absent without canaries."""
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """The 95% interval of the rate; absent without canaries."""
+
+    def __init__(
+        self,
+        *,
+        wrong_count: _builtins.int = ...,
+        canary_count: _builtins.int = ...,
+        rate: _builtins.float | None = ...,
+        interval: Global___Interval | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_rate", b"_rate", "interval", b"interval", "rate", b"rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rate", b"_rate", "canary_count", b"canary_count", "interval", b"interval", "rate", b"rate", "wrong_count", b"wrong_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__rate: _TypeAlias = _typing.Literal["rate"]  # noqa: Y015
+    _WhichOneofArgType__rate: _TypeAlias = _typing.Literal["_rate", b"_rate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rate) -> _WhichOneofReturnType__rate | None: ...
+
+Global___CanaryRate: _TypeAlias = CanaryRate  # noqa: Y015
 
 @_typing.final
 class CanaryTally(_message.Message):

@@ -28,8 +28,8 @@ def facets_to_wire(facets: RowFacets) -> row_pb2.RowFacets:
         categories=[row_pb2.NameCount(name=name, row_count=count) for name, count in facets.categories.items()],
         tags=[row_pb2.NameCount(name=name, row_count=count) for name, count in facets.tags.items()],
         repeats=[row_pb2.RepeatCount(repeat=repeat, row_count=count) for repeat, count in facets.repeats.items()],
-        omitted_category_count=facets.omitted_categories,
-        omitted_tag_count=facets.omitted_tags,
+        omitted_category_count=facets.omitted_category_count,
+        omitted_tag_count=facets.omitted_tag_count,
     )
 
 
@@ -41,8 +41,8 @@ def facets_from_wire(message: row_pb2.RowFacets) -> RowFacets:
         categories={facet.name: facet.row_count for facet in message.categories},
         tags={facet.name: facet.row_count for facet in message.tags},
         repeats={facet.repeat: facet.row_count for facet in message.repeats},
-        omitted_categories=message.omitted_category_count,
-        omitted_tags=message.omitted_tag_count,
+        omitted_category_count=message.omitted_category_count,
+        omitted_tag_count=message.omitted_tag_count,
     )
 
 

@@ -22,6 +22,7 @@ from assay.model.run import (
     ThresholdRule,
     WeightedSummary,
 )
+from assay.model.run_summary import Recommendation, Remedy
 from assay.model.stopping import StoppedEarly, StoppingRule
 from assay.v1 import spec_pb2
 from assay.v1 import summary_pb2 as pb
@@ -96,6 +97,9 @@ SUMMARY = Converter(
         "pass_rate_interval": INTERVAL,
         "dependent": Converter(DependentCases, pb.DependentCases),
         "unused_approvals": Converter(UnusedApproval, pb.UnusedApproval),
+        "recommendations": Converter(
+            Recommendation, pb.Recommendation, parts={"remedy": EnumConverter(Remedy, pb.Remedy, unknown=None)}
+        ),
     },
     sequences={"metrics": ByMetric},
 )

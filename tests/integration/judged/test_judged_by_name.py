@@ -113,8 +113,8 @@ async def test_each_judge_has_its_canaries(set_up: SetUp, case_of: CaseOf) -> No
     assert run.summary.judging is not None
     of_fast, of_strict = run.summary.judging.canaries
     assert (of_fast.judge, of_strict.judge) == ("fast", "strict")
-    assert of_fast.false_passes[0] >= 2
-    assert of_strict.false_passes[0] == 0
+    assert of_fast.false_pass.wrong_count >= 2
+    assert of_strict.false_pass.wrong_count == 0
     assert failed_canaries(run.summary).startswith("fast: do not trust these verdicts")
     accepted = replace(of_fast, is_accepted=True)
     judging = replace(run.summary.judging, canaries=(accepted, of_strict))

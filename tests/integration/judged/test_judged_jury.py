@@ -270,7 +270,8 @@ async def test_an_honest_judge_stands_its_test(set_up: SetUp, case_of: CaseOf) -
     run, rows = await stage.done(settings, cases)
     found = canaries_of(run)
     assert [each.kind for each in found.kinds] == list(CanaryKind)
-    assert (found.canary_count, found.false_passes, found.false_fails) == (10, (0, 8), (0, 2))
+    assert [(side.wrong_count, side.canary_count) for side in (found.false_pass, found.false_fail)] == [(0, 8), (0, 2)]
+    assert found.canary_count == 10
     assert not found.is_untrusted
     assert run.summary is not None
     assert run.summary.judging is not None
@@ -295,9 +296,9 @@ async def test_a_judge_that_likes_everything_is_not_trusted(set_up: SetUp, case_
     assert run.state is RunState.COMPLETED
     assert run.summary is not None
     assert run.summary.pass_rate == 1.0
-    assert found.false_passes == (3, 4)  # the empty one is decided by a rule
+    assert (found.false_pass.wrong_count, found.false_pass.canary_count) == (3, 4)  # the empty one is decided by a rule
     assert found.is_untrusted
-    assert found.sentence.startswith("do not trust these verdicts: the judge passed 3 of 4 planted wrong answers")
+    assert found.message.startswith("do not trust these verdicts: the judge passed 3 of 4 planted wrong answers")
     assert run.summary.verdict == "INCOMPLETE"
     accepted, _ = await stage.done(
         stage.settings(judge=stage.who(canary_rate=0.5, accepts_canaries=True)), [case_of(n) for n in range(10, 20)]

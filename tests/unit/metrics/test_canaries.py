@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,39 +95,34 @@ def test_rates_and_the_mark() -> None:
         (CanaryKind.KNOWN_GOOD, True),
         (CanaryKind.EMPTY, None),
     )
-    assert (totals.false_passes, totals.false_fails, totals.undecided_count, totals.canary_count) == (
-        (2, 2),
-        (0, 1),
-        1,
-        4,
-    )
+    sides = totals.false_pass, totals.false_fail
+    assert [(side.wrong_count, side.canary_count) for side in sides] == [(2, 2), (0, 1)]
+    assert (totals.undecided_count, totals.canary_count) == (1, 4)
     assert totals.is_untrusted
-    assert totals.sentence == (
+    assert totals.message == (
         "do not trust these verdicts: the judge passed 2 of 2 planted wrong answers (a demand for a score: 1, the "
         "reference of another case: 1)"
     )
-    document = json.loads(json.dumps(totals.document(), allow_nan=False))
-    assert document["false_pass"]["rate"] == 1.0
-    assert (document["cost_usd"], document["limit"], document["accepted"]) == (2.0, 0.1, False)
+    assert totals.false_pass.rate == 1.0
+    assert totals.false_pass.interval == pytest.approx((0.342, 1.0), abs=1e-3)
+    assert (totals.cost_usd, totals.limit, totals.is_accepted) == (2.0, 0.1, False)
     one = summary((CanaryKind.KNOWN_GOOD, False), (CanaryKind.KNOWN_BAD, True))
     assert not one.is_untrusted
-    assert one.warning == one.sentence
-    assert one.sentence.endswith(
+    assert one.has_wrong_verdicts
+    assert one.message.endswith(
         "(the reference of another case: 1) and failed 1 of 1 planted right answer, which chance may explain"
     )
     fair = summary(*[(CanaryKind.KNOWN_BAD, False)] * 9, (CanaryKind.KNOWN_GOOD, True))
-    assert (fair.warning, fair.sentence) == (
-        "",
-        "the judge was right about 9 planted wrong answers and 1 planted right answer",
-    )
+    assert not fair.has_wrong_verdicts
+    assert fair.message == "the judge was right about 9 planted wrong answers and 1 planted right answer"
 
 
 def test_canaries_without_a_verdict_prove_nothing() -> None:
     """A canary without a verdict is neither good nor bad, and gives no rate."""
     totals = summary((CanaryKind.KNOWN_BAD, None), (CanaryKind.KNOWN_GOOD, None))
     assert not totals.is_untrusted
-    assert "not tested" in totals.sentence
-    assert totals.document()["false_pass"]["rate"] is None
+    assert "not tested" in totals.message
+    assert (totals.false_pass.rate, totals.false_pass.interval) == (None, None)
     assert CanaryFold().result() is None
 
 

@@ -254,11 +254,8 @@ def judging_document(run: Run) -> dict[str, Any] | None:
     judging = run.summary.judging if run.summary is not None else None
     if judging is None:
         return None
-    canaries = [each.document() for each in judging.canaries]
     return {
         **dataclasses.asdict(judging),
-        "hit_rate": judging.hit_rate,
-        "canaries": canaries,
         "calibrations": calibration_documents(run),
         "calibration_messages": calibration_sentences(run),
     }

@@ -130,7 +130,7 @@ def canary_line(canaries: CanarySummary, *, names_judge: bool = False) -> str:
     mark = "UNTRUSTED  " if canaries.is_untrusted else ""
     undecided = f", {canaries.undecided_count} without a verdict" if canaries.undecided_count else ""
     cost = f"  ${canaries.cost_usd:.4f}" if canaries.cost_usd is not None else ""
-    return f"canaries  {of_judge}{canaries.canary_count}{undecided}: {mark}{canaries.sentence}{cost}"
+    return f"canaries  {of_judge}{canaries.canary_count}{undecided}: {mark}{canaries.message}{cost}"
 
 
 def judge_reasons(row: RowResult) -> list[str]:

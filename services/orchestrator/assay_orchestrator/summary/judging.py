@@ -99,6 +99,7 @@ class JudgingFold:
             return None
         cost, saved = (total.total if total.count else None for total in self._money.values())
         counts: dict[str, Any] = {**self._counts, **self._tokens}
+        needed = self._counts["asked_count"] + self._counts["cached_count"]
         return JudgingSummary(
             **counts,
             cost_usd=cost,
@@ -109,6 +110,7 @@ class JudgingFold:
             agreement=tuple(fold.result() for _, fold in sorted(self._agreement.items())),
             flag_counts=dict(sorted(self._flags.items())),
             refused_parameter_counts=dict(sorted(self._refused.items())),
+            hit_rate=self._counts["cached_count"] / needed if needed else None,
         )
 
     def _judge_of(self, metric: str) -> str:

@@ -17,6 +17,7 @@ from assay_orchestrator.store.runs import runs
 from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
 from assay_orchestrator.store.shards import shards
 from assay_orchestrator.summary.clusters import copies_of
+from assay_orchestrator.summary.recommendations import recommendations
 from assay_orchestrator.summary.row_notes import row_notes
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 from assay_orchestrator.summary.stopped_early import stopped_early
@@ -67,9 +68,13 @@ def fold_done(connection: sa.Connection, run: Run) -> tuple[RunRecord, RunSummar
 
 
 def described(summary: RunSummary, run: Run) -> RunSummary:
-    """Return a summary with the verdict, reasons and notes that follow from it and from the run."""
+    """Return a summary with the verdict, reasons, notes and recommendations that follow from it and from the run."""
     decided = with_verdict(summary)
-    return dataclasses.replace(decided, notes=(*decided.notes, *row_notes(run, decided)))
+    return dataclasses.replace(
+        decided,
+        notes=(*decided.notes, *row_notes(run, decided)),
+        recommendations=recommendations(decided, run.spec),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,9 +247,9 @@ class SummaryView:
             )
         tested = judging.get("canaries") or ()
         for canaries in tested:
-            mark = "UNTRUSTED: " if canaries.get("untrusted") else ""
+            mark = "UNTRUSTED: " if canaries.get("is_untrusted") else ""
             name = f"canaries of {canaries['judge']}" if len(tested) > 1 else "canaries"
-            pairs.append((name, mark + str(canaries.get("sentence", ""))))
+            pairs.append((name, mark + str(canaries.get("message", ""))))
         return pairs + [("calibration", label) for label in judging.get("calibration_messages") or ()]
 
     def repeats(self) -> list[Pair]:

@@ -154,8 +154,8 @@ def count_facets(connection: sa.Connection, scope: Scope, run_id: str, query: Ro
         categories=_most_frequent(categories),
         tags=_most_frequent(tags),
         repeats=dict(sorted(repeats.items())),
-        omitted_categories=max(0, len(categories) - MAX_FACET_NAMES),
-        omitted_tags=max(0, len(tags) - MAX_FACET_NAMES),
+        omitted_category_count=max(0, len(categories) - MAX_FACET_NAMES),
+        omitted_tag_count=max(0, len(tags) - MAX_FACET_NAMES),
     )
 
 
