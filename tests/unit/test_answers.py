@@ -483,3 +483,20 @@ def test_no_calls_are_not_unknown_calls() -> None:
     assert response_from_json("a").tool_calls is None
     foreign = agent_pb2.AgentResponse(tool_calls=[agent_pb2.ToolCall(name="search")])
     assert response_from_wire(foreign).tool_calls == (ToolCall("search"),), "a call says that calls are reported"
+
+
+@pytest.mark.parametrize("status", ["success", "out_of_scope", "error", "Success", None, ["success"]])
+@pytest.mark.parametrize("text", ["a", "", "a\0b", "\ud800", 5])
+@pytest.mark.parametrize("timed", [{}, {"latency_ms": None}, {"latency_ms": 3}, {"latency_ms": -1}])
+def test_the_short_cut_for_plain_answers_agrees_with_the_long_way(
+    status: object, text: object, timed: dict[str, Any]
+) -> None:
+    """A field without a value, which takes the long way, changes neither the answer nor the refusal."""
+
+    def read(**more: Any) -> object:
+        try:
+            return response_from_json({"status": status, "text": text, **timed, **more})
+        except MalformedAnswerError as problem:
+            return str(problem)
+
+    assert read() == read(error=None)

@@ -50,7 +50,7 @@ def check_known(message: Message, raw: bytes) -> None:
     size = message.ByteSize()
     message.DiscardUnknownFields()
     fields = list(_unknown_fields(type(message).FromString(raw), "")) if message.ByteSize() != size else []
-    values = list(_unknown_values(message, "")) if _enum_fields(message.DESCRIPTOR) else []
+    values = list(_unknown_values(message, "")) if _has_unknown_value(message) else []
     if not fields and not values:
         return
     remedy = f"to this server, Assay {__version__}: upgrade the server, or leave it out"
@@ -100,6 +100,23 @@ def _has_enum(field: FieldDescriptor, seen: frozenset[str]) -> bool:
     if inner is None or inner.full_name in seen:
         return field.enum_type is not None
     return any(_has_enum(part, seen | {inner.full_name}) for part in inner.fields)
+
+
+def _has_unknown_value(message: Message) -> bool:
+    """Return whether `_unknown_values` would yield anything, without building paths: nearly always not."""
+    for name, is_repeated, numbers in _enum_fields(message.DESCRIPTOR):
+        if numbers is None and not is_repeated:
+            if message.HasField(name) and _has_unknown_value(getattr(message, name)):
+                return True
+            continue
+        value = getattr(message, name)
+        if numbers is None:
+            for part in value:
+                if _has_unknown_value(part):
+                    return True
+        elif not (numbers.issuperset(value) if is_repeated else value in numbers):
+            return True
+    return False
 
 
 def _unknown_values(message: Message, path: str) -> Iterator[tuple[str, int]]:

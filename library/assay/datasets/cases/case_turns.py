@@ -121,6 +121,8 @@ def two_faced(layout: Layout, data: dict[str, Any]) -> tuple[str, str] | None:
 
 def _sources(fields: Fields) -> tuple[str, ...]:
     """Return the expected sources; a source object, as in answers, stands for its title, address or id."""
+    if "expected_sources" not in fields.layout.sources:
+        return ()
     source, value = fields.find("expected_sources")
     items = value_in_cell(value) if isinstance(value, str) else value
     items = [items] if isinstance(items, dict) else items
@@ -138,6 +140,8 @@ def _sources(fields: Fields) -> tuple[str, ...]:
 
 
 def _history(fields: Fields) -> tuple[Message, ...]:
+    if "history" not in fields.layout.sources:
+        return ()
     source, value = fields.find("history")
     if isinstance(value, str):
         value = value_in_cell(value)

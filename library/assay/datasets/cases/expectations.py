@@ -113,6 +113,9 @@ def approvals(fields: Fields) -> tuple[Approval, ...]:
 def thresholds(fields: Fields) -> dict[str, float]:
     """Return the case's own thresholds: `threshold` for similarity and checks, `thresholds` by metric."""
     by_metric: dict[str, float] = {}
+    sources = fields.layout.sources
+    if "threshold" not in sources and "thresholds" not in sources:
+        return by_metric
     source, value = fields.find("threshold")
     if not is_blank(value):
         threshold = fields.as_number(source, value)

@@ -236,7 +236,9 @@ def _expected(fields: Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
         # A cell in a column for one reference may be JSON that the agent should answer with.
         references = fields.texts("references", lists_in_cells=fields.from_cells and is_plural(source))
     # Kept under `expected`, because agents see metadata and must not see answers.
-    spare = [name for canonical in _ANSWERS for name in _spare(fields, canonical)]
+    sources = fields.layout.sources
+    doubled = [canonical for canonical in _ANSWERS if len(sources.get(canonical, ())) > 1]
+    spare = [name for canonical in doubled for name in _spare(fields, canonical)]
     for name in (*fields.layout.hidden, *spare):
         value = fields.record[name]
         if name == "expected" and isinstance(value, dict):
@@ -248,9 +250,7 @@ def _expected(fields: Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def _spare(fields: Fields, canonical: str) -> list[str]:
     """Return the fields that could be a canonical field that another one already is."""
-    sources = fields.layout.sources.get(canonical, ())
-    if len(sources) < 2:
-        return []
+    sources = fields.layout.sources[canonical]
     used, _ = fields.find(canonical)
     return [name for name in sources if name != used]
 
@@ -284,7 +284,7 @@ def _metadata(fields: Fields) -> dict[str, Any]:
         if name in metadata:
             metadata[f"metadata.{name}"] = metadata[name]
         metadata[name] = fields.record[name]
-    for canonical in fields.layout.sources:
-        if canonical not in _ANSWERS:
+    for canonical, sources in fields.layout.sources.items():
+        if len(sources) > 1 and canonical not in _ANSWERS:
             metadata.update({name: fields.record[name] for name in _spare(fields, canonical)})
     return metadata

@@ -59,7 +59,11 @@ class Fields:
                 return source, value
         return sources[0], self.record[sources[0]]
 
+    # Most canonical fields are absent: looking for the name first saves a third of the reading of a record.
+
     def text(self, name: str) -> str:
+        if name not in self.layout.sources:
+            return ""
         source, value = self.find(name)
         return "" if value is None else self.as_text(source, value)
 
@@ -80,6 +84,8 @@ class Fields:
 
     def texts(self, name: str, *, lists_in_cells: bool = True) -> tuple[str, ...]:
         """Return the texts of a list; a single text becomes a list, unless it is itself written as one."""
+        if name not in self.layout.sources:
+            return ()
         source, value = self.find(name)
         if is_blank(value):
             return ()
@@ -108,6 +114,8 @@ class Fields:
             name: The canonical field.
             split: Returns the names in a text, and any doubt about them.
         """
+        if name not in self.layout.sources:
+            return ()
         source, value = self.find(name)
         if not isinstance(value, str) or value.lstrip().startswith("[") or texts_in_cell(value) is not None:
             return self.texts(name)
@@ -117,6 +125,8 @@ class Fields:
         return tuple(self.as_text(source, text) for text in names)
 
     def mapping(self, name: str) -> dict[str, Any]:
+        if name not in self.layout.sources:
+            return {}
         source, value = self.find(name)
         if is_blank(value):
             return {}
@@ -148,6 +158,8 @@ class Fields:
 
     def items(self, name: str) -> tuple[str, list[Any]]:
         """Return the field for a canonical list, and its items; a single value is one item."""
+        if name not in self.layout.sources:
+            return name, []
         source, value = self.find(name)
         if is_blank(value):
             return source, []
