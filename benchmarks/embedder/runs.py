@@ -3,8 +3,9 @@
     python -m benchmarks.embedder.runs [--pairs 1000] [--rounds 3] [--precision exact ...] [--warm] [--json FILE]
 
 Both are whole processes that start with nothing running and take turns; compare the ratio of their wall times between
-machines. Answers are replayed. All texts differ and have 8 to 60 words; their seed is fixed. With
-`--warm` the local stack stays up between the commands, as `assay up` keeps it.
+machines. Answers are replayed. All texts differ and have 8 to 60 words; their seed is fixed. Three runs follow each
+other: the first one, without kept vectors; the same again; and one with new answers to the same references. With
+`--warm` the local stack stays up during the three, as `assay up` keeps it, or as it waits idle after a command.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ def main() -> None:
         write_project(folder, options.pairs)
         figures = measure(folder, precisions, options.rounds, warm=options.warm)
     for name, figure in figures.items():
-        print(f"{name:<28} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
+        print(f"{name:<30} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
     for precision, reason in left_out.items():
-        print(f"{precision:<28} left out: {reason}")
+        print(f"{precision:<30} left out: {reason}")
     if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
         size = {"pairs": options.pairs, "rounds": options.rounds}
@@ -101,57 +102,68 @@ def text(chance: random.Random) -> str:
 
 
 def write_project(folder: Path, count: int) -> None:
-    """Write a spec and its dataset, whose pairs are texts that all differ."""
+    """Write two specs and their datasets, whose texts all differ except that both have the same references."""
     chance = random.Random(SEED)
     texts: dict[str, None] = {}
-    while len(texts) < 2 * count:
+    while len(texts) < 3 * count:
         texts[text(chance)] = None
     chosen = list(texts)
-    with (folder / "qa.jsonl").open("w") as file:
-        for at in range(count):
-            record = {"id": f"c{at}", "question": f"q{at}", "answer": chosen[2 * at], "recorded": chosen[2 * at + 1]}
+    pairs, new_answers = chosen[: 2 * count], chosen[2 * count :]
+    write_spec(folder, "assay", "qa", pairs[::2], pairs[1::2])
+    write_spec(folder, "new", "new", pairs[::2], new_answers)
+    (folder / "script.py").write_text(SCRIPT)
+
+
+def write_spec(folder: Path, name: str, dataset: str, references: Sequence[str], answers: Sequence[str]) -> None:
+    """Write a spec and its dataset."""
+    with (folder / f"{dataset}.jsonl").open("w") as file:
+        for at, (reference, answer) in enumerate(zip(references, answers, strict=True)):
+            record = {"id": f"c{at}", "question": f"q{at}", "answer": reference, "recorded": answer}
             file.write(json.dumps(record) + "\n")
-    (folder / "assay.yaml").write_text(
-        "name: pairs\ndataset: qa.jsonl\nagent: {adapter: replay}\n"
+    (folder / f"{name}.yaml").write_text(
+        f"name: pairs\ndataset: {dataset}.jsonl\nagent: {{adapter: replay}}\n"
         "metrics: [{semantic_similarity: {threshold: null}}]\n"
     )
-    (folder / "script.py").write_text(SCRIPT)
 
 
 def measure(folder: Path, precisions: list[str], rounds: int, *, warm: bool) -> dict[str, dict[str, Any]]:
     """Return medians of the script and of the runs, in turns, and the ratios of wall and processor time."""
-    seen: dict[str, list[tuple[float, float]]] = {"script": [], **{precision: [] for precision in precisions}}
+    seen: dict[str, list[tuple[float, float]]] = {"script": []}
     differences: dict[str, float] = {}
     timed([sys.executable, "script.py", model_folder()], folder, {})  # fills the page cache, compiles modules
     for _ in range(rounds):
         seen["script"].append(timed([sys.executable, "script.py", model_folder()], folder, {}))
         for precision in precisions:
             env = {"ASSAY_EMBEDDER_PRECISION": precision} if precision else {}
+            shutil.rmtree(folder / "home" / "vectors", ignore_errors=True)
             if warm:
                 assay(folder, env, "up")
-            shutil.rmtree(folder / "out", ignore_errors=True)  # a run does not replace files of another run
-            seen[precision].append(timed(run_command(), folder, env))
+            for spec, suffix in (("assay", ""), ("assay", " again"), ("new", " new answers")):
+                shutil.rmtree(folder / "out", ignore_errors=True)  # a run does not replace files of another run
+                name = f"assay run {precision}".strip() + suffix
+                seen.setdefault(name, []).append(timed(run_command(spec), folder, env))
+                if spec == "assay":
+                    differences[name] = largest_difference(folder)
             if warm:
                 assay(folder, env, "down")
-            differences[precision] = largest_difference(folder)
     script = medians(seen.pop("script"))
     figures: dict[str, dict[str, Any]] = {"sentence-transformers script": {"wall_s": script[0], "cpu_s": script[1]}}
-    for precision, timings in seen.items():
+    for name, timings in seen.items():
         wall, cpu = medians(timings)
-        figures[f"assay run {precision}".strip()] = {
+        figures[name] = {
             "wall_s": wall,
             "cpu_s": cpu,
             "ratio_wall": round(wall / script[0], 3),
             "ratio_cpu": round(cpu / script[1], 3),
-            "largest_difference": differences[precision],
+            **({"largest_difference": differences[name]} if name in differences else {}),
         }
     return figures
 
 
-def run_command() -> list[str]:
+def run_command(spec: str) -> list[str]:
     """Return the command of a run."""
     return [
-        sys.executable, "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out",
+        sys.executable, "-m", "assay_cli", "run", f"{spec}.yaml", "--no-progress", "--output-dir", "out",
     ]  # fmt: skip
 
 
