@@ -77,8 +77,9 @@ _GROUPS = {
     groups=_GROUPS,
     epilog="\b\nExamples:\n  assay run\n  assay run assay.yaml --quick\n  assay run --failed-of latest\n\n"
     "Several values of --case, --tag or --category select cases that match any of them; different options must all "
-    "match. Everything is checked before anything is stored or called. Without --server, the needed services run on "
-    "this machine for as long as the run takes. Progress goes to stderr, results to stdout.\n\n"
+    "match. To compute one metric of recorded answers, `assay score --file` is faster (docs/scoring.md says when to "
+    "use which). Everything is checked before anything is stored or called. Without --server, the needed services run "
+    "on this machine for as long as the run takes. Progress goes to stderr, results to stdout.\n\n"
     "Exit status: 0 all gates hold, 1 a gate fails or the run is worse than --against, 2 the input is wrong, 3 the run "
     "is incomplete, must not be compared or could not be reported, 4 undecided with --strict, 130 interrupted.",
 )

@@ -21,7 +21,7 @@ from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.reports.words.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE, with_status
-from assay_cli.options.shared import bad_case_option, check_address, debug_option, json_option, print_warnings
+from assay_cli.options.shared import check_address, debug_option, json_option, print_warnings
 from assay_cli.output.documents import print_document, record, with_schema
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ _ID_WIDTH = 28
 _REASON_WIDTH = 200
 
 
-@click.command()
+@click.command(
+    epilog="Nothing is stored, and no judge is called. For several metrics, gates, a judge, reports or comparisons, "
+    "use `assay run` with the replay adapter; docs/scoring.md says when to use which."
+)
 @click.argument("metric")
 @click.argument("text", required=False)
 @click.argument("right", required=False, metavar="[REFERENCE]")
@@ -66,7 +69,11 @@ _REASON_WIDTH = 200
 )
 @click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="Name of a field in the file; repeatable.")
 @click.option("--encoding", metavar="NAME", help="Encoding of the file; default: UTF-8.")
-@bad_case_option
+@click.option(
+    "--on-bad-case",
+    type=click.Choice(ON_BAD_CASE),
+    help="Refuse a file with bad records, or skip and list them; default: refuse.",
+)
 @click.option(
     "--embedder",
     metavar="HOST:PORT",
