@@ -9,6 +9,7 @@ import pytest
 
 from assay.errors import AssayError
 from assay.model.answers.agent_response import FAILED_STATUSES
+from assay.model.interval import Interval
 from assay.text.unsafe_text import clean, shorten
 from assay_pytest.evaluation import MarkedEvaluation
 from assay_pytest.state import state_of
@@ -142,7 +143,7 @@ class GateItem(EvaluationItem):
         from assay.gates.gates import compared_text
 
         gate = self.report().head["summary"]["gates"][self._index]
-        compared = compared_text(self._expression, gate["actual"], gate.get("interval"))
+        compared = compared_text(self._expression, gate["actual"], Interval.of_document(gate.get("interval")))
         actual = "" if gate["actual"] is None else f", actual {compared}"
         self.user_properties.append(("actual", gate["actual"]))
         if gate["outcome"] != "pass":

@@ -148,12 +148,13 @@ def test_a_run_whose_judge_likes_everything_is_marked(judged_project: Cli) -> No
     assert f"canaries  10: UNTRUSTED  {said}" in done.stdout
     assert f"verdict  INCOMPLETE  {said}" in done.stdout
     summary = json.loads((cli.folder / "out" / "results.json").read_text())["summary"]
-    assert summary["judging"]["canaries"][0]["untrusted"] is True
+    assert summary["judging"]["canaries"][0]["is_untrusted"] is True
     assert summary["judging"]["canaries"][0]["false_pass"]["rate"] == 0.75
     assert (summary["judging"]["verdict_count"], summary["pass_rate"]) == (20, 1.0)
     assert "UNTRUSTED" in cli.run("runs", "show", "latest").stdout
     stored = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
-    assert stored["summary"]["judging"]["canaries"][0]["kinds"]["injection"] == {"count": 2, "wrong": 2}
+    kinds = {tally["kind"]: tally for tally in stored["summary"]["judging"]["canaries"][0]["kinds"]}
+    assert kinds["injection"] == {"kind": "injection", "canary_count": 2, "wrong_count": 2}
 
 
 def test_a_run_names_the_calibration_of_its_judge(judged_project: Cli) -> None:

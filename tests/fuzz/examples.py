@@ -175,7 +175,8 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
         calibration_pb2.SetCalibrationRequest(
             calibration=calibration_pb2.JudgeCalibration(
                 rubric="quality", fingerprints=["sha256:1"], judge="openai:m", answer_count=60,
-                measure=calibration_pb2.AGREEMENT_MEASURE_ALPHA_INTERVAL, alpha=0.8, low=0.7, high=0.9,
+                measure=calibration_pb2.AGREEMENT_MEASURE_ALPHA_INTERVAL, alpha=0.8,
+                interval=summary_pb2.Interval(low=0.7, high=0.9),
                 trust=calibration_pb2.JUDGE_TRUST_TRUSTED, threshold=4, rule=summary_pb2.THRESHOLD_RULE_AT_LEAST,
                 sensitivity=0.9, passed_count=40, specificity=0.8, failed_count=20,
                 drawing=calibration_pb2.LABEL_DRAWING_RANDOM,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SENTENCE = "10 of 40 cases: only the first 10"
-SELECTION = {"selected": 10, "total": 40, "sentence": SENTENCE}
+SELECTION = {"selected_count": 10, "total_count": 40, "sentence": SENTENCE}
 
 
 def run_over(count: int, selection: CaseSelection | None, left_out: int = 0) -> Run:

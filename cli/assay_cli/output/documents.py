@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from assay.model.plain import plain
 from assay.text.unsafe_text import json_text
 from assay_cli.output.terminal import table
 
@@ -25,7 +26,9 @@ def with_schema(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
 
 def record(value: DataclassInstance) -> dict[str, Any]:
     """Return a dataclass as a JSON object, with null for its empty texts: they stand for absent values."""
-    return asdict(value, dict_factory=lambda pairs: {key: None if entry == "" else entry for key, entry in pairs})
+    return asdict(
+        value, dict_factory=lambda pairs: {key: None if entry == "" else plain(entry) for key, entry in pairs}
+    )
 
 
 def print_document(name: str, document: Mapping[str, Any], file: IO[str] | None = None) -> None:

@@ -21,7 +21,6 @@ from assay.metrics.core.score import scored
 from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.model.run import Score
-from assay.statistics.intervals import wilson
 from assay.text.equality import is_blank
 from assay.text.folding import containment_work, fold
 
@@ -70,12 +69,10 @@ class _Fold(MeanFold):
         return {
             "covered": self._covered,
             "total": self.values.count,
-            "interval": wilson(self._covered, self.values.count),
             "unanswerable": self._unanswerable,
             "unanswerable_share": self._unanswerable / rows if rows else None,
             "declined": self._declined,
             "declined_rate": self._declined / self._unanswerable if self._unanswerable else None,
-            "declined_interval": wilson(self._declined, self._unanswerable),
         }
 
 

@@ -52,7 +52,6 @@ class _Fold(MeanFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         return {
             "accuracy": value,
-            "accuracy_interval": self.interval(),
             "correct": self.passed,
             "total": self.values.count,
             "meets_threshold": self.reaches(value, self.threshold),

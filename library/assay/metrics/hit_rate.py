@@ -42,7 +42,6 @@ class _Fold(MeanFold):
             "avg_hit_rate": value,
             "hits": self.passed,
             "total": self.values.count,
-            "interval": self.interval(),
         }
 
 

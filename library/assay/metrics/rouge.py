@@ -129,7 +129,7 @@ class _Fold(MeanFold):
 
     def detail(self, value: float | None) -> dict[str, Any]:
         means = {part: {measure: total.mean for measure, total in sums.items()} for part, sums in self._sums.items()}
-        return {**means.pop("f1"), **means, **self.pass_rate}
+        return {**means.pop("f1"), **means, "pass_rate": self.pass_rate}
 
 
 class Rouge(ThresholdMetric):

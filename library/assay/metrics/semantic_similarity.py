@@ -41,7 +41,7 @@ INFO = MetricInfo(
 
 class _Fold(EmbedderFold):
     def detail(self, value: float | None) -> dict[str, Any]:
-        return {**self.pass_rate, **super().detail(value)}
+        return {"pass_rate": self.pass_rate, **super().detail(value)}
 
 
 class SemanticSimilarity(ThresholdMetric):

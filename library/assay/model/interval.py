@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Interval(NamedTuple):
@@ -15,3 +18,8 @@ class Interval(NamedTuple):
     def of(cls, ends: tuple[float, float] | None) -> Interval | None:
         """Return the interval of two ends; None without ends."""
         return None if ends is None else cls(*ends)
+
+    @classmethod
+    def of_document(cls, ends: Mapping[str, float] | None) -> Interval | None:
+        """Return the interval of an object with `low` and `high`; None without one."""
+        return None if ends is None else cls(ends["low"], ends["high"])

@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+from assay.model.interval import Interval
+
 MOST_CALIBRATIONS = 1_000
 """Maximum number of calibrations per team; the oldest are dropped."""
 MOST_FINGERPRINTS = 20
@@ -51,8 +53,7 @@ class JudgeCalibration:
         answer_count: Number of answers with both a label and a valid verdict.
         measure: The alpha used, an `AgreementMeasure`; empty if not stated.
         alpha: Krippendorff's alpha of judge and people; None if it cannot be computed.
-        low: Lower end of its 95% interval; None if there is none.
-        high: Upper end of the interval.
+        interval: Its 95% interval; None if there is none.
         trust: A `JudgeTrust`; empty if not stated.
         threshold: The score at which an answer passed; None if answers were not decided.
         rule: "at_least" or "more_than"; empty without a threshold.
@@ -73,8 +74,7 @@ class JudgeCalibration:
     answer_count: int = 0
     measure: str = ""
     alpha: float | None = None
-    low: float | None = None
-    high: float | None = None
+    interval: Interval | None = None
     trust: str = ""
     threshold: float | None = None
     rule: str = ""

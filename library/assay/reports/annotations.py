@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.gates.gates import compared_text
+from assay.model.interval import Interval
 from assay.reports.document.case_outcomes import Outcome, case_outcomes, gate_outcome, shown_exchange, worst_first
 from assay.reports.words.run_commands import case_command
 from assay.reports.words.selected_cases import selection_sentence
@@ -58,7 +59,7 @@ def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]
         yield _line(spec, None, f"{head['run']['name']}: {summary['overall_status']}", reasons, environ)
     for gate in missed:
         value = gate["actual"]
-        compared = compared_text(gate["expression"], value, gate.get("interval"))
+        compared = compared_text(gate["expression"], value, Interval.of_document(gate.get("interval")))
         actual = "not computed" if value is None else f"actual {compared}"
         title = f"{gate['source']} {gate['outcome'].upper()}: {gate['expression']}"
         message = "; ".join(filter(None, (actual, gate["message"], gate.get("note"), selection_sentence(head))))

@@ -116,8 +116,8 @@ class Calibration:
         """Return it for JSON."""
         return {
             "kind": self.kind,
-            "n": self.n,
-            "n_items": self.n_items,
+            "answer_count": self.n,
+            "item_count": self.n_items,
             "figures": {name: figure.document() for name, figure in self.figures.items()},
             "confusion": {label: dict(row) for label, row in self.confusion.items()},
             "labels": list(self.labels),

@@ -31,8 +31,8 @@ class Figure:
 
     def document(self) -> dict[str, Any]:
         """Return the figure for JSON."""
-        interval = None if self.interval is None else list(self.interval)
-        return {"value": self.value, "n": self.n, "interval": interval, "reason": self.reason or None}
+        interval = None if self.interval is None else dict(zip(("low", "high"), self.interval, strict=True))
+        return {"value": self.value, "item_count": self.n, "interval": interval, "reason": self.reason or None}
 
 
 def rate(count: int, n: int) -> Figure:

@@ -26,7 +26,7 @@ from assay.v1 import summary_pb2 as assay_dot_v1_dot_summary__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61ssay/v1/calibration.proto\x12\x08\x61ssay.v1\x1a\x16\x61ssay/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x04\n\x10JudgeCalibration\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x11\n\tcriterion\x18\x02 \x01(\t\x12\x14\n\x0c\x66ingerprints\x18\x03 \x03(\t\x12\r\n\x05judge\x18\x04 \x01(\t\x12\x14\n\x0c\x61nswer_count\x18\x05 \x01(\x04\x12+\n\x07measure\x18\x06 \x01(\x0e\x32\x1a.assay.v1.AgreementMeasure\x12\x12\n\x05\x61lpha\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x03low\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\x04high\x18\t \x01(\x01H\x02\x88\x01\x01\x12#\n\x05trust\x18\n \x01(\x0e\x32\x14.assay.v1.JudgeTrust\x12\x16\n\tthreshold\x18\x0b \x01(\x01H\x03\x88\x01\x01\x12%\n\x04rule\x18\x0c \x01(\x0e\x32\x17.assay.v1.ThresholdRule\x12\x18\n\x0bsensitivity\x18\r \x01(\x01H\x04\x88\x01\x01\x12\x14\n\x0cpassed_count\x18\x0e \x01(\x04\x12\x18\n\x0bspecificity\x18\x0f \x01(\x01H\x05\x88\x01\x01\x12\x14\n\x0c\x66\x61iled_count\x18\x10 \x01(\x04\x12\'\n\x07\x64rawing\x18\x11 \x01(\x0e\x32\x16.assay.v1.LabelDrawing\x12/\n\x0b\x63reate_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63\x61libration_id\x18\x13 \x01(\tB\x08\n\x06_alphaB\x06\n\x04_lowB\x07\n\x05_highB\x0c\n\n_thresholdB\x0e\n\x0c_sensitivityB\x0e\n\x0c_specificity\"H\n\x15SetCalibrationRequest\x12/\n\x0b\x63\x61libration\x18\x01 \x01(\x0b\x32\x1a.assay.v1.JudgeCalibration\"I\n\x16SetCalibrationResponse\x12/\n\x0b\x63\x61libration\x18\x01 \x01(\x0b\x32\x1a.assay.v1.JudgeCalibration\"@\n\x17ListCalibrationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"e\n\x18ListCalibrationsResponse\x12\x30\n\x0c\x63\x61librations\x18\x01 \x03(\x0b\x32\x1a.assay.v1.JudgeCalibration\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"2\n\x18\x44\x65leteCalibrationRequest\x12\x16\n\x0e\x63\x61libration_id\x18\x01 \x01(\t\"L\n\x19\x44\x65leteCalibrationResponse\x12/\n\x0b\x63\x61libration\x18\x01 \x01(\x0b\x32\x1a.assay.v1.JudgeCalibration*\x80\x01\n\x10\x41greementMeasure\x12!\n\x1d\x41GREEMENT_MEASURE_UNSPECIFIED\x10\x00\x12$\n AGREEMENT_MEASURE_ALPHA_INTERVAL\x10\x01\x12#\n\x1f\x41GREEMENT_MEASURE_ALPHA_NOMINAL\x10\x02*\x91\x01\n\nJudgeTrust\x12\x1b\n\x17JUDGE_TRUST_UNSPECIFIED\x10\x00\x12\x17\n\x13JUDGE_TRUST_TRUSTED\x10\x01\x12\x19\n\x15JUDGE_TRUST_TENTATIVE\x10\x02\x12\x19\n\x15JUDGE_TRUST_UNTRUSTED\x10\x03\x12\x17\n\x13JUDGE_TRUST_UNKNOWN\x10\x04*\xc0\x01\n\x0cLabelDrawing\x12\x1d\n\x19LABEL_DRAWING_UNSPECIFIED\x10\x00\x12\x18\n\x14LABEL_DRAWING_RANDOM\x10\x01\x12\x1f\n\x1bLABEL_DRAWING_HUMAN_VERDICT\x10\x02\x12\x1f\n\x1bLABEL_DRAWING_JUDGE_VERDICT\x10\x03\x12\x1a\n\x16LABEL_DRAWING_WEIGHTED\x10\x04\x12\x19\n\x15LABEL_DRAWING_UNKNOWN\x10\x05\x32\xac\x02\n\x12\x43\x61librationService\x12X\n\x0eSetCalibration\x12\x1f.assay.v1.SetCalibrationRequest\x1a .assay.v1.SetCalibrationResponse\"\x03\x90\x02\x02\x12^\n\x10ListCalibrations\x12!.assay.v1.ListCalibrationsRequest\x1a\".assay.v1.ListCalibrationsResponse\"\x03\x90\x02\x01\x12\\\n\x11\x44\x65leteCalibration\x12\".assay.v1.DeleteCalibrationRequest\x1a#.assay.v1.DeleteCalibrationResponseB;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61ssay/v1/calibration.proto\x12\x08\x61ssay.v1\x1a\x16\x61ssay/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x04\n\x10JudgeCalibration\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x11\n\tcriterion\x18\x02 \x01(\t\x12\x14\n\x0c\x66ingerprints\x18\x03 \x03(\t\x12\r\n\x05judge\x18\x04 \x01(\t\x12\x14\n\x0c\x61nswer_count\x18\x05 \x01(\x04\x12+\n\x07measure\x18\x06 \x01(\x0e\x32\x1a.assay.v1.AgreementMeasure\x12\x12\n\x05\x61lpha\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12$\n\x08interval\x18\x08 \x01(\x0b\x32\x12.assay.v1.Interval\x12#\n\x05trust\x18\t \x01(\x0e\x32\x14.assay.v1.JudgeTrust\x12\x16\n\tthreshold\x18\n \x01(\x01H\x01\x88\x01\x01\x12%\n\x04rule\x18\x0b \x01(\x0e\x32\x17.assay.v1.ThresholdRule\x12\x18\n\x0bsensitivity\x18\x0c \x01(\x01H\x02\x88\x01\x01\x12\x14\n\x0cpassed_count\x18\r \x01(\x04\x12\x18\n\x0bspecificity\x18\x0e \x01(\x01H\x03\x88\x01\x01\x12\x14\n\x0c\x66\x61iled_count\x18\x0f \x01(\x04\x12\'\n\x07\x64rawing\x18\x10 \x01(\x0e\x32\x16.assay.v1.LabelDrawing\x12/\n\x0b\x63reate_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63\x61libration_id\x18\x12 \x01(\tB\x08\n\x06_alphaB\x0c\n\n_thresholdB\x0e\n\x0c_sensitivityB\x0e\n\x0c_specificity\"H\n\x15SetCalibrationRequest\x12/\n\x0b\x63\x61libration\x18\x01 \x01(\x0b\x32\x1a.assay.v1.JudgeCalibration\"I\n\x16SetCalibrationResponse\x12/\n\x0b\x63\x61libration\x18\x01 \x01(\x0b\x32\x1a.assay.v1.JudgeCalibration\"@\n\x17ListCalibrationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"e\n\x18ListCalibrationsResponse\x12\x30\n\x0c\x63\x61librations\x18\x01 \x03(\x0b\x32\x1a.assay.v1.JudgeCalibration\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"2\n\x18\x44\x65leteCalibrationRequest\x12\x16\n\x0e\x63\x61libration_id\x18\x01 \x01(\t\"L\n\x19\x44\x65leteCalibrationResponse\x12/\n\x0b\x63\x61libration\x18\x01 \x01(\x0b\x32\x1a.assay.v1.JudgeCalibration*\x80\x01\n\x10\x41greementMeasure\x12!\n\x1d\x41GREEMENT_MEASURE_UNSPECIFIED\x10\x00\x12$\n AGREEMENT_MEASURE_ALPHA_INTERVAL\x10\x01\x12#\n\x1f\x41GREEMENT_MEASURE_ALPHA_NOMINAL\x10\x02*\x91\x01\n\nJudgeTrust\x12\x1b\n\x17JUDGE_TRUST_UNSPECIFIED\x10\x00\x12\x17\n\x13JUDGE_TRUST_TRUSTED\x10\x01\x12\x19\n\x15JUDGE_TRUST_TENTATIVE\x10\x02\x12\x19\n\x15JUDGE_TRUST_UNTRUSTED\x10\x03\x12\x17\n\x13JUDGE_TRUST_UNKNOWN\x10\x04*\xc0\x01\n\x0cLabelDrawing\x12\x1d\n\x19LABEL_DRAWING_UNSPECIFIED\x10\x00\x12\x18\n\x14LABEL_DRAWING_RANDOM\x10\x01\x12\x1f\n\x1bLABEL_DRAWING_HUMAN_VERDICT\x10\x02\x12\x1f\n\x1bLABEL_DRAWING_JUDGE_VERDICT\x10\x03\x12\x1a\n\x16LABEL_DRAWING_WEIGHTED\x10\x04\x12\x19\n\x15LABEL_DRAWING_UNKNOWN\x10\x05\x32\xac\x02\n\x12\x43\x61librationService\x12X\n\x0eSetCalibration\x12\x1f.assay.v1.SetCalibrationRequest\x1a .assay.v1.SetCalibrationResponse\"\x03\x90\x02\x02\x12^\n\x10ListCalibrations\x12!.assay.v1.ListCalibrationsRequest\x1a\".assay.v1.ListCalibrationsResponse\"\x03\x90\x02\x01\x12\\\n\x11\x44\x65leteCalibration\x12\".assay.v1.DeleteCalibrationRequest\x1a#.assay.v1.DeleteCalibrationResponseB;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,26 +38,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CALIBRATIONSERVICE'].methods_by_name['SetCalibration']._serialized_options = b'\220\002\002'
   _globals['_CALIBRATIONSERVICE'].methods_by_name['ListCalibrations']._loaded_options = None
   _globals['_CALIBRATIONSERVICE'].methods_by_name['ListCalibrations']._serialized_options = b'\220\002\001'
-  _globals['_AGREEMENTMEASURE']._serialized_start=1146
-  _globals['_AGREEMENTMEASURE']._serialized_end=1274
-  _globals['_JUDGETRUST']._serialized_start=1277
-  _globals['_JUDGETRUST']._serialized_end=1422
-  _globals['_LABELDRAWING']._serialized_start=1425
-  _globals['_LABELDRAWING']._serialized_end=1617
+  _globals['_AGREEMENTMEASURE']._serialized_start=1130
+  _globals['_AGREEMENTMEASURE']._serialized_end=1258
+  _globals['_JUDGETRUST']._serialized_start=1261
+  _globals['_JUDGETRUST']._serialized_end=1406
+  _globals['_LABELDRAWING']._serialized_start=1409
+  _globals['_LABELDRAWING']._serialized_end=1601
   _globals['_JUDGECALIBRATION']._serialized_start=98
-  _globals['_JUDGECALIBRATION']._serialized_end=695
-  _globals['_SETCALIBRATIONREQUEST']._serialized_start=697
-  _globals['_SETCALIBRATIONREQUEST']._serialized_end=769
-  _globals['_SETCALIBRATIONRESPONSE']._serialized_start=771
-  _globals['_SETCALIBRATIONRESPONSE']._serialized_end=844
-  _globals['_LISTCALIBRATIONSREQUEST']._serialized_start=846
-  _globals['_LISTCALIBRATIONSREQUEST']._serialized_end=910
-  _globals['_LISTCALIBRATIONSRESPONSE']._serialized_start=912
-  _globals['_LISTCALIBRATIONSRESPONSE']._serialized_end=1013
-  _globals['_DELETECALIBRATIONREQUEST']._serialized_start=1015
-  _globals['_DELETECALIBRATIONREQUEST']._serialized_end=1065
-  _globals['_DELETECALIBRATIONRESPONSE']._serialized_start=1067
-  _globals['_DELETECALIBRATIONRESPONSE']._serialized_end=1143
-  _globals['_CALIBRATIONSERVICE']._serialized_start=1620
-  _globals['_CALIBRATIONSERVICE']._serialized_end=1920
+  _globals['_JUDGECALIBRATION']._serialized_end=679
+  _globals['_SETCALIBRATIONREQUEST']._serialized_start=681
+  _globals['_SETCALIBRATIONREQUEST']._serialized_end=753
+  _globals['_SETCALIBRATIONRESPONSE']._serialized_start=755
+  _globals['_SETCALIBRATIONRESPONSE']._serialized_end=828
+  _globals['_LISTCALIBRATIONSREQUEST']._serialized_start=830
+  _globals['_LISTCALIBRATIONSREQUEST']._serialized_end=894
+  _globals['_LISTCALIBRATIONSRESPONSE']._serialized_start=896
+  _globals['_LISTCALIBRATIONSRESPONSE']._serialized_end=997
+  _globals['_DELETECALIBRATIONREQUEST']._serialized_start=999
+  _globals['_DELETECALIBRATIONREQUEST']._serialized_end=1049
+  _globals['_DELETECALIBRATIONRESPONSE']._serialized_start=1051
+  _globals['_DELETECALIBRATIONRESPONSE']._serialized_end=1127
+  _globals['_CALIBRATIONSERVICE']._serialized_start=1604
+  _globals['_CALIBRATIONSERVICE']._serialized_end=1904
 # @@protoc_insertion_point(module_scope)

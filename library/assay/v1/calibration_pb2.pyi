@@ -137,8 +137,7 @@ class JudgeCalibration(_message.Message):
     ANSWER_COUNT_FIELD_NUMBER: _builtins.int
     MEASURE_FIELD_NUMBER: _builtins.int
     ALPHA_FIELD_NUMBER: _builtins.int
-    LOW_FIELD_NUMBER: _builtins.int
-    HIGH_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
     TRUST_FIELD_NUMBER: _builtins.int
     THRESHOLD_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
@@ -161,10 +160,6 @@ class JudgeCalibration(_message.Message):
     """The kind of alpha."""
     alpha: _builtins.float
     """Krippendorff's alpha of judge and people, at most 1; absent if it cannot be computed."""
-    low: _builtins.float
-    """Lower end of the 95% interval of alpha; absent if there is none."""
-    high: _builtins.float
-    """Upper end of the 95% interval of alpha; absent if there is none."""
     trust: Global___JudgeTrust.ValueType
     """How far the judge can be trusted."""
     threshold: _builtins.float
@@ -188,6 +183,10 @@ class JudgeCalibration(_message.Message):
         """Fingerprints of judge and rubric, sorted; for a jury one per judge. 1 to 20, of up to 100 characters each."""
 
     @_builtins.property
+    def interval(self) -> _summary_pb2.Interval:
+        """The 95% interval of alpha; absent if there is none."""
+
+    @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When the calibration was stored; ignored in a request."""
 
@@ -201,8 +200,7 @@ class JudgeCalibration(_message.Message):
         answer_count: _builtins.int = ...,
         measure: Global___AgreementMeasure.ValueType = ...,
         alpha: _builtins.float | None = ...,
-        low: _builtins.float | None = ...,
-        high: _builtins.float | None = ...,
+        interval: _summary_pb2.Interval | None = ...,
         trust: Global___JudgeTrust.ValueType = ...,
         threshold: _builtins.float | None = ...,
         rule: _summary_pb2.ThresholdRule.ValueType = ...,
@@ -214,16 +212,12 @@ class JudgeCalibration(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         calibration_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "create_time", b"create_time", "high", b"high", "low", b"low", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "create_time", b"create_time", "interval", b"interval", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "answer_count", b"answer_count", "calibration_id", b"calibration_id", "create_time", b"create_time", "criterion", b"criterion", "drawing", b"drawing", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "high", b"high", "judge", b"judge", "low", b"low", "measure", b"measure", "passed_count", b"passed_count", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "answer_count", b"answer_count", "calibration_id", b"calibration_id", "create_time", b"create_time", "criterion", b"criterion", "drawing", b"drawing", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "interval", b"interval", "judge", b"judge", "measure", b"measure", "passed_count", b"passed_count", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
     _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
-    _WhichOneofReturnType__high: _TypeAlias = _typing.Literal["high"]  # noqa: Y015
-    _WhichOneofArgType__high: _TypeAlias = _typing.Literal["_high", b"_high"]  # noqa: Y015
-    _WhichOneofReturnType__low: _TypeAlias = _typing.Literal["low"]  # noqa: Y015
-    _WhichOneofArgType__low: _TypeAlias = _typing.Literal["_low", b"_low"]  # noqa: Y015
     _WhichOneofReturnType__sensitivity: _TypeAlias = _typing.Literal["sensitivity"]  # noqa: Y015
     _WhichOneofArgType__sensitivity: _TypeAlias = _typing.Literal["_sensitivity", b"_sensitivity"]  # noqa: Y015
     _WhichOneofReturnType__specificity: _TypeAlias = _typing.Literal["specificity"]  # noqa: Y015
@@ -232,10 +226,6 @@ class JudgeCalibration(_message.Message):
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__alpha) -> _WhichOneofReturnType__alpha | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__high) -> _WhichOneofReturnType__high | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__low) -> _WhichOneofReturnType__low | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sensitivity) -> _WhichOneofReturnType__sensitivity | None: ...
     @_typing.overload

@@ -49,6 +49,7 @@ from assay.wire.agent import (
 )
 from assay.wire.converter import Converter, EnumConverter, Functions, Spread, WordConverter
 from assay.wire.hosted import AGENT, METRIC, agent_problems, metric_problem
+from assay.wire.interval import INTERVAL
 from assay.wire.json_text import mapping_from_text, mapping_to_text
 from assay.wire.judging import JUDGE
 from assay.wire.score import score_from_wire, score_to_wire
@@ -181,6 +182,7 @@ CALIBRATION = Converter(
         "trust": _words(JudgeTrust, calibration_pb2.JudgeTrust),
         "rule": _words(ThresholdRule, summary_pb2.ThresholdRule),
         "drawing": _words(LabelDrawing, calibration_pb2.LabelDrawing),
+        "interval": INTERVAL,
     },
 )
 RUN = Converter(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.client.calibrations import set_calibration
+from assay.model.interval import Interval
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import PauseCause, RunState
 from assay.reports.document.document import judging_document
@@ -128,7 +129,7 @@ async def test_a_run_names_the_calibration_of_its_judge(set_up: SetUp, case_of: 
         (metric,) = [each for each in run.summary.metrics if each.metric == "quality"]
         found = JudgeCalibration(
             "quality", fingerprints=run.summary.judging.fingerprints, judge="openai:judge-1", answer_count=60,
-            measure="alpha_interval", alpha=0.86, low=0.79, high=0.91, trust="trusted",
+            measure="alpha_interval", alpha=0.86, interval=Interval(0.79, 0.91), trust="trusted",
             threshold=metric.threshold, rule=metric.rule, sensitivity=0.9, passed_count=40, specificity=0.8,
             failed_count=20, drawing="random",
         )  # fmt: skip

@@ -18,6 +18,7 @@ from assay.errors import InvalidInputError, NotFoundError, PermissionDeniedError
 from assay.identity.rights import Role
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
+from assay.model.interval import Interval
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.scope import Scope
 from assay.v1 import calibration_pb2, comparison_pb2, comparison_pb2_grpc
@@ -136,7 +137,8 @@ async def test_what_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
 
 GOOD = JudgeCalibration(
     "quality", fingerprints=("sha256:b", "sha256:a"), judge="openai:m", answer_count=60,
-    measure="alpha_interval", alpha=0.86, low=0.79, high=0.91, trust="trusted", threshold=4.0, rule="at_least",
+    measure="alpha_interval", alpha=0.86, interval=Interval(0.79, 0.91),
+    trust="trusted", threshold=4.0, rule="at_least",
     sensitivity=0.9, passed_count=40, specificity=0.8, failed_count=20, drawing="random",
 )  # fmt: skip
 

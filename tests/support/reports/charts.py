@@ -11,6 +11,8 @@ from matplotlib.text import Text
 from tests.support.reports.report_documents import document
 
 from assay.metrics.latency import TimesFold
+from assay.model.interval import Interval
+from assay.model.plain import plain
 from assay.reports.charts.fonts import Fonts
 from assay.reports.charts.row_figures import row_figures
 from assay.reports.document.report import report_of_file
@@ -67,7 +69,7 @@ def group(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "pass_rate": rate,
         "metrics": {},
     }
-    return {**counts, "pass_rate_interval": wilson(passed, passed + failed)}
+    return {**counts, "pass_rate_interval": plain(Interval.of(wilson(passed, passed + failed)))}
 
 
 def drawn(path: Path) -> dict[str, Sheet]:

@@ -32,6 +32,11 @@ def validator(schema: Mapping[str, Any]) -> Any:
     return jsonschema.Draft202012Validator(schema)
 
 
+def ends(low: float, high: float) -> dict[str, float]:
+    """Return an interval."""
+    return {"low": low, "high": high}
+
+
 def score(value: float | None, *, passed: bool | None = None, **changes: Any) -> dict[str, Any]:
     """Return a score; a score without a value is skipped."""
     status = "skipped" if value is None else "scored"
@@ -111,7 +116,7 @@ def metric(value: float | None = 0.8, **changes: Any) -> dict[str, Any]:
         "goal": None,
         "meets_goal": None,
         "rule": "at_least",
-        "interval": [0.7, 0.9],
+        "interval": ends(0.7, 0.9),
         **changes,
     }
 
@@ -183,7 +188,7 @@ def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: An
             "passed_count": passed,
             "decided_count": decided,
             "pass_rate": passed / decided if decided else None,
-            "pass_rate_interval": [0.4, 0.9] if decided else None,
+            "pass_rate_interval": ends(0.4, 0.9) if decided else None,
             "agent_error_count": sum(each["status"] in FAILED_STATUSES for each in rows),
             "interrupted_count": sum(each["status"] == "interrupted" for each in rows),
             "latency": {

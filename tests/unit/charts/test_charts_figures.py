@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.reports.charts import drawn_document, summed, texts
-from tests.support.reports.report_documents import agent_error, failed, gate, metric, row
+from tests.support.reports.report_documents import agent_error, ends, failed, gate, metric, row
 
 from assay.reports.charts.row_figures import BIN_COUNT, row_figures
 from assay.reports.charts.scales import Numbers, Scale, axis_end, round_up, ticks
@@ -55,9 +55,9 @@ def test_charts_say_the_numbers_of_the_document(tmp_path: Path) -> None:
     rows = [row("a", category="x"), failed("b", category="x"), agent_error("c"), row("d", passed=None)]
     results = {
         "similarity": metric(0.81, meets_threshold=True, goal=0.9, meets_goal=False),
-        "hits": metric(0.5, unit="%", kind="hit_rate", threshold=0.8, meets_threshold=False, interval=[0.25, 0.75]),
+        "hits": metric(0.5, unit="%", kind="hit_rate", threshold=0.8, meets_threshold=False, interval=ends(0.25, 0.75)),
     }
-    summary = {"gates": [gate("hits > 0.8", "fail", actual=0.5)], "pass_rate_interval": [0.1, 0.8]}
+    summary = {"gates": [gate("hits > 0.8", "fail", actual=0.5)], "pass_rate_interval": ends(0.1, 0.8)}
     charts = drawn_document(tmp_path, summed(rows, results, **summary))
     overview = texts(charts["metrics_overview"])
     assert {"0.8100", "0.7000 – 0.9000", "≥ 0.75 met", "goal ≥ 0.9 missed"} <= set(overview)

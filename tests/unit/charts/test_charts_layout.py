@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.reports.charts import NAMES, drawn_document, layout_problems, summed, texts
-from tests.support.reports.report_documents import HOSTILE, agent_error, failed, gate, metric, row, score
+from tests.support.reports.report_documents import HOSTILE, agent_error, ends, failed, gate, metric, row, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ FORMULA = r"$\frac{a}{b}$ x^2 a_b \alpha {}"
 LONG = "a name of 500 characters without an end " * 13
 MANY_METRICS: Mapping[str, Mapping[str, Any]] = {
     "exact_match": metric(0.7, unit="%", kind="exact_match", skipped_count=3),
-    "quality": metric(4.2, kind="quality", threshold=4.0, interval=[4.0, 4.4]),
-    "semantic_similarity": metric(-0.1, meets_threshold=False, goal=0.9, interval=[-0.3, 0.1]),
-    "latency": metric(12.5, unit="s", kind="latency", threshold=30, rule="at_most", interval=[11.0, 14.0]),
+    "quality": metric(4.2, kind="quality", threshold=4.0, interval=ends(4.0, 4.4)),
+    "semantic_similarity": metric(-0.1, meets_threshold=False, goal=0.9, interval=ends(-0.3, 0.1)),
+    "latency": metric(12.5, unit="s", kind="latency", threshold=30, rule="at_most", interval=ends(11.0, 14.0)),
     "tokens": metric(1_234_567.0, unit="tokens", kind="tokens", threshold=None, interval=None),
-    "cost": metric(0.000012, unit="USD", kind="cost", threshold=None, interval=[0.00001, 0.00002]),
+    "cost": metric(0.000012, unit="USD", kind="cost", threshold=None, interval=ends(0.00001, 0.00002)),
     "a_formula_with_a_very_long_name_that_a_person_wrote": metric(1e12, kind="formula", threshold=1e-9),
     "nothing": metric(None, scored_count=0, skipped_count=9, interval=None, meets_threshold=None, passed_count=0),
     **{f"judge_{index}": metric(index / 9, goal=0.5, meets_goal=True) for index in range(9)},
@@ -128,7 +128,7 @@ def test_an_unfinished_run_says_so_in_the_first_line(tmp_path: Path) -> None:
 
 def test_a_selection_stands_beside_the_verdict(tmp_path: Path) -> None:
     """A chart is shown without its report: each says over which part of the dataset the run is."""
-    selection = {"selected": 10, "total": 40, "sentence": "10 of 40 cases: only the first 10"}
+    selection = {"selected_count": 10, "total_count": 40, "sentence": "10 of 40 cases: only the first 10"}
     for sheet in drawn_document(tmp_path, summed(rows_of(10), selection=selection)).values():
         assert selection["sentence"] in texts(sheet)[:4]
 

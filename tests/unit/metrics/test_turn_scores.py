@@ -250,7 +250,6 @@ def test_summaries_read_the_turns(metric: Callable[..., Metric]) -> None:
     rouge, exact, similar = [fold.result() for fold in folds]
     assert (rouge.value, rouge.detail["rougeL"], rouge.detail["recall"]["rouge1"]) == (0.75, 0.75, 0.75)
     assert (exact.value, exact.detail["correct"], exact.detail["total"]) == (0.5, 0, 1)
-    assert exact.detail["accuracy_interval"] is None
     assert similar.detail["models"] == [{"model": DEFAULT_MODEL, "revision": "r"}]
 
 

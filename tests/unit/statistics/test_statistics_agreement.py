@@ -208,7 +208,7 @@ def test_too_little_for_an_interval() -> None:
     """One item, or labels that are almost all equal, give no interval."""
     assert agreement_interval([(1, 2)], INTERVAL_ALPHA) is None
     assert agreement_interval([(1, 1)] * 30 + [(1, 2)], NOMINAL_ALPHA) is None
-    assert rate(0, 0).document() == {"value": None, "n": 0, "interval": None, "reason": NOTHING}
+    assert rate(0, 0).document() == {"value": None, "item_count": 0, "interval": None, "reason": NOTHING}
 
 
 def test_an_interval_covers_at_its_level() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import InvalidInputError, Problem
+from assay.model.interval import Interval
 from assay.text.unsafe_text import clean
 from assay_cli.commands.judge.access import gathered, judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
@@ -158,15 +159,15 @@ def _document(drift: Drift, changes: list[str], old: Baseline, new: Baseline, bi
     return {
         "drifted": drift.drifted,
         "reason": drift.reason or None,
-        "n": drift.n,
-        "n_dropped": drift.n_dropped,
+        "item_count": drift.n,
+        "dropped_count": drift.n_dropped,
         "mean_difference": drift.mean,
-        "interval": None if drift.interval is None else list(drift.interval),
+        "interval": None if drift.interval is None else Interval(*drift.interval)._asdict(),
         "p_value": drift.p_value,
         "limit": drift.limit,
         "anchors_needed": drift.items_needed,
         "message": drift.caution or None,
-        "changed": drift.changed,
+        "changed_count": drift.changed,
         "notes": changes,
         "baseline": old.document(),
         "present": new.document(),

@@ -86,8 +86,8 @@ def delete(calibration_id: str, server: str | None) -> int:
 
 def _row(calibration: JudgeCalibration) -> tuple[str, ...]:
     alpha = "-" if calibration.alpha is None else f"{calibration.alpha:.2f}"
-    if calibration.low is not None and calibration.high is not None:
-        alpha += f" [{calibration.low:.2f}, {calibration.high:.2f}]"
+    if calibration.interval is not None:
+        alpha += " [{:.2f}, {:.2f}]".format(*calibration.interval)
     moment = calibration.calibrated_at[:19].replace("T", " ")
     return (
         calibration.calibration_id,

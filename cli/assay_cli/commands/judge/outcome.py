@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
 from assay.metrics.jury.jury import jury_label, jury_score
+from assay.model.interval import Interval
 from assay.model.judge_calibration import JudgeCalibration
 from assay.parsing.names import unknown_name
 from assay.reports.words.calibration_text import agreement_text, corrected_text, why_withheld
@@ -170,7 +171,6 @@ class Outcome:
         alpha = decisive.figures[decisive.measure]
         nothing = Figure(None, 0)
         right, wrong = (decisive.figures.get(name, nothing) for name in ("sensitivity", "specificity"))
-        low, high = alpha.interval or (None, None)
         return JudgeCalibration(
             rubric=self.rubric.name,
             criterion=self.request.criterion or "",
@@ -179,8 +179,7 @@ class Outcome:
             answer_count=decisive.n,
             measure=decisive.measure,
             alpha=alpha.value,
-            low=low,
-            high=high,
+            interval=Interval.of(alpha.interval),
             trust=decisive.trust.level,
             threshold=None if self.passing is None else self.passing.threshold,
             rule="" if self.passing is None else self.passing.rule,
@@ -258,10 +257,10 @@ class Outcome:
         if self.corrected is not None and self.request.observed is not None:
             passed, total = self.request.observed
             alpha = self.decisive.figures[self.decisive.measure]
-            low, high = alpha.interval or (None, None)
             parts.append(f"pass rate  {passed / total:.1%} of {total} rows as judged, as people would "
                          f"{corrected_text(self.corrected)}\n"
-                         f"by this calibration: {agreement_text(alpha.value, low, high, self.decisive.n)}")  # fmt: skip
+                         "by this calibration: "
+                         f"{agreement_text(alpha.value, alpha.interval, self.decisive.n)}")  # fmt: skip
             parts += [f"warning: {self.doubt()}"] if self.doubt() else []
         return "\n\n".join([*parts, self.bill.sentence()])
 

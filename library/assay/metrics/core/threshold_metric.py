@@ -8,7 +8,6 @@ from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.score import not_computed, scored, scored_by_threshold
 from assay.model.run import MetricSummary, Score, ScoreStatus, ThresholdRule
 from assay.statistics.exact_sum import ExactSum
-from assay.statistics.intervals import wilson
 from assay.statistics.thresholds import holds
 
 if TYPE_CHECKING:
@@ -41,13 +40,11 @@ class MeanFold:
         self.values = ExactSum()
         self.n_skipped = self.n_error = self.n_own_error = self.n_invalid = 0
         self.passed = self.failed = 0
-        self._has_turns = False
 
     def add(self, row: RowResult, score: Score) -> None:
         """Add a row."""
         if score.status is ScoreStatus.SCORED and score.value is not None:
             self.values.add(score.value)
-            self._has_turns = self._has_turns or "turns" in score.detail
         elif score.status is ScoreStatus.SKIPPED:
             self.n_skipped += 1
         else:
@@ -58,22 +55,14 @@ class MeanFold:
         self.failed += score.passed is False
 
     @property
-    def pass_rate(self) -> dict[str, Any]:
-        """The share of rows with a verdict that passed, and its interval, as a detail names them."""
+    def pass_rate(self) -> float | None:
+        """The share of rows with a verdict that passed; None without such rows."""
         decided = self.passed + self.failed
-        share = self.passed / decided if decided else None
-        return {"pass_rate": share, "pass_rate_interval": wilson(self.passed, decided)}
+        return self.passed / decided if decided else None
 
     def reaches(self, value: float | None, bound: float | None) -> bool | None:
         """Return whether the aggregate reaches a bound; None if either is missing."""
         return None if value is None or bound is None else holds(value, self.rule, bound)
-
-    def interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of a value that is the share of passed rows; None if it is not such a share.
-
-        Conversations may have values between 0 and 1.
-        """
-        return None if self._has_turns else wilson(self.passed, self.values.count)
 
     def detail(self, value: float | None) -> dict[str, Any]:
         """Return further aggregates; none unless overridden."""
@@ -104,17 +93,16 @@ class ShareFold(MeanFold):
     """The share of rows that pass a check."""
 
     def detail(self, value: float | None) -> dict[str, Any]:
-        """Return the interval of the share."""
-        return {"interval": wilson(self.passed, self.values.count), "total": self.values.count}
+        """Return the number of rows with a value."""
+        return {"total": self.values.count}
 
 
 class RightFold(MeanFold):
     """The share of rows that are right."""
 
     def detail(self, value: float | None) -> dict[str, Any]:
-        """Return the number of right rows, the total, and the interval of their share."""
-        count = self.values.count
-        return {"right": self.passed, "total": count, "interval": wilson(self.passed, count)}
+        """Return the number of right rows and the total."""
+        return {"right": self.passed, "total": self.values.count}
 
 
 class ThresholdMetric:

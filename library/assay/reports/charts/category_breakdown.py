@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.model.interval import Interval
 from assay.reports.charts.frame import CONTENT, draw_frame, draw_interval, draw_message
 from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, SKY, TRACK, Fill
 from assay.reports.charts.scales import Scale
@@ -89,7 +90,7 @@ def _group(sheet: Sheet, scale: Scale, middle: float, half: float, group: Mappin
     place = scale.at(group["pass_rate"])
     sheet.rectangle(Area(scale.start, middle - half, scale.end, middle + half), Fill(TRACK))
     sheet.rectangle(Area(scale.start, middle - half, place, middle + half), Fill(SKY))
-    interval = group.get("pass_rate_interval")
+    interval = Interval.of_document(group.get("pass_rate_interval"))
     if interval is not None:
         draw_interval(sheet, scale, middle, interval)
     sheet.dots([place], [middle], BLUE, size=6)
@@ -102,7 +103,7 @@ def _counts(sheet: Sheet, place: Area, group: Mapping[str, Any], *, wide: bool) 
         sheet.text((place.left, place.top), f"no verdict, n = {group['row_count']:,}", colour=MUTED, width=place.width)
         return
     sheet.text((place.left, place.top), f"{group['pass_rate']:.1%}", bold=True)
-    interval = group.get("pass_rate_interval") if wide else None
+    interval = Interval.of_document(group.get("pass_rate_interval")) if wide else None
     if interval is not None:
         sheet.text((place.left + 72, place.top), f"{interval[0]:.1%} – {interval[1]:.1%}", colour=MUTED)
     undecided = group["row_count"] - decided

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
+from assay.model.interval import Interval
 from assay.reports.charts.frame import CONTENT, draw_frame, draw_interval, draw_message
 from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Numbers, Scale, axis_end
@@ -82,7 +83,7 @@ def _metric(sheet: Sheet, columns: _Columns, middle: float, name: str, result: M
     upper, lower = middle - 9, middle + 10
     (low, high) = _range_of(result)
     numbers = Numbers(result.get("unit", ""), high)
-    value, interval = result["value"], result.get("interval")
+    value, interval = result["value"], Interval.of_document(result.get("interval"))
     scale = Scale(low, high, columns.track, columns.track_end)
     taken = sheet.text((columns.track - 8, middle), numbers.tick(low), colour=MUTED, align="right")
     room = columns.track - columns.name - taken - 16
@@ -117,7 +118,7 @@ def _bar(sheet: Sheet, scale: Scale, middle: float, result: Mapping[str, Any]) -
     if result["value"] is not None:
         left, right = sorted((base, scale.at(result["value"])))
         sheet.rectangle(Area(left, top, right, bottom), _fill(result))
-    if interval := result.get("interval"):
+    if interval := Interval.of_document(result.get("interval")):
         draw_interval(sheet, scale, middle, interval)
     for name, dashed in (("threshold", False), ("goal", True)):
         if result[name] is not None:
@@ -147,7 +148,12 @@ def _rules(
 
 def _range_of(result: Mapping[str, Any]) -> tuple[float, float]:
     """Return the scale of a metric: its bounds, or else from 0 to slightly above the shown values."""
-    shown = [result["value"], *(result.get("interval") or ()), result["threshold"], result["goal"]]
+    shown = [
+        result["value"],
+        *(Interval.of_document(result.get("interval")) or ()),
+        result["threshold"],
+        result["goal"],
+    ]
     values = [float(value) for value in shown if value is not None]
     least, greatest = min(values, default=0.0), max(values, default=1.0)
     (low, high) = _bounds(result) or (0.0, axis_end(greatest) if greatest > 0 else 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.gates.gates import actual_text
+from assay.model.interval import Interval
 from assay.reports.charts.frame import CONTENT, draw_frame, draw_heading, draw_interval, draw_message
 from assay.reports.charts.outcomes import FILLS, outcome_counts
 from assay.reports.charts.palette import BAD, GRID, INK, MUTED, TRACK, VERMILION, Fill
@@ -43,7 +44,7 @@ def rate_text(summary: Mapping[str, Any]) -> str:
     """Return a sentence with the pass rate, its interval and its denominator."""
     if summary["pass_rate"] is None:
         return "No row has a verdict."
-    interval = summary.get("pass_rate_interval")
+    interval = Interval.of_document(summary.get("pass_rate_interval"))
     between = f" (95 % interval {interval[0]:.1%} to {interval[1]:.1%})" if interval else ""
     return (
         f"{summary['pass_rate']:.1%} passed{between}: {summary['passed_count']:,} of "
@@ -63,7 +64,7 @@ def draw_pass_rate(sheet: Sheet, area: Area, summary: Mapping[str, Any]) -> None
         sheet.text((scale.at(tick), area.top + 64), f"{tick:.0%}", colour=MUTED, align="center")
     sheet.rectangle(Area(scale.start, middle - 10, scale.end, middle + 10), Fill(TRACK))
     sheet.rectangle(Area(scale.start, middle - 10, scale.at(summary["pass_rate"]), middle + 10), FILLS["passed"])
-    if interval := summary.get("pass_rate_interval"):
+    if interval := Interval.of_document(summary.get("pass_rate_interval")):
         draw_interval(sheet, scale, middle, interval)
     sheet.text((scale.end + 20, middle), f"{summary['pass_rate']:.1%}", size=LARGE, bold=True)
 

@@ -16,6 +16,7 @@ from assay.metrics.core.turn_scores import TURNS, scores_by_turn
 from assay.model.answers.agent_response import response_to_json
 from assay.model.answers.approvals import approvals_to_json
 from assay.model.judgement import judgement_to_json
+from assay.model.plain import plain
 from assay.parsing.names import writable
 from assay.reports.words.calibration_text import calibration_documents, calibration_sentences
 from assay.reports.words.recommendations import recommendations
@@ -24,7 +25,7 @@ from assay.reports.words.selected_cases import selected_document, selection_docu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.run import GroupSummary, MetricSummary, RowResult, Run, RunSummary, Score
+    from assay.model.run import MetricSummary, RowResult, Run, RunSummary, Score
     from assay.model.stopping import StoppedEarly
     from assay.specs.model import Spec
 
@@ -60,9 +61,9 @@ def head_document(
                 "version": metric.version or None,
                 "unit": metric.unit,
                 **_result(metric),
-                "interval": metric.interval,
+                "interval": plain(metric.interval),
                 "effective_count": metric.effective_count,
-                "pass_rate_interval": metric.pass_rate_interval,
+                "pass_rate_interval": plain(metric.pass_rate_interval),
                 **ratings.get(metric.metric, {}),
             }
             for metric in summary.metrics
@@ -79,23 +80,20 @@ def head_document(
             "passed_count": summary.passed_count,
             "decided_count": summary.decided_count,
             "pass_rate": summary.pass_rate,
-            "pass_rate_interval": summary.pass_rate_interval,
-            "dependent": dataclasses.asdict(summary.dependent) if summary.dependent is not None else None,
+            "pass_rate_interval": plain(summary.pass_rate_interval),
+            "dependent": plain(summary.dependent),
             "agent_error_count": run.counts.agent_error_count,
             "interrupted_count": run.counts.interrupted_count,
             "asked_again_count": summary.asked_again_count,
             "scored_again_count": summary.scored_again_count,
-            "latency": dataclasses.asdict(summary.latency),
-            "gates": [
-                {**dataclasses.asdict(gate), "outcome": gate.outcome.value, "source": gate.source.value}
-                for gate in summary.gates
-            ],
-            "categories": [_group(group) for group in summary.categories],
-            "tags": [_group(group) for group in summary.tags],
+            "latency": plain(summary.latency),
+            "gates": plain(summary.gates),
+            "categories": plain(summary.categories),
+            "tags": plain(summary.tags),
             "omitted_category_count": summary.omitted_category_count,
             "omitted_tag_count": summary.omitted_tag_count,
-            "repeats": dataclasses.asdict(summary.repeats) if summary.repeats is not None else None,
-            "weighted": dataclasses.asdict(summary.weighted) if summary.weighted is not None else None,
+            "repeats": plain(summary.repeats),
+            "weighted": plain(summary.weighted),
             "judging": judging_document(run),
             "stopped_early": stopped_document(summary.stopped_early),
             **_flat(summary),
@@ -112,7 +110,7 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
         "labels": dict(run.spec.labels),
         "note": run.spec.note or None,
         "group_id": run.spec.group_id or None,
-        "stopping": dataclasses.asdict(run.spec.stopping) if run.spec.stopping is not None else None,
+        "stopping": plain(run.spec.stopping),
         "state": run.state.value,
         "state_message": run.state_message or None,
         "created_at": run.created_at,
@@ -122,7 +120,7 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
         "spec_path": writable(spec.source) if spec and spec.source else None,
         "dataset": dataset_document(run),
         "selection": selection_document(run.spec.selection),
-        "code": dataclasses.asdict(run.spec.code) if run.spec.code is not None else None,
+        "code": plain(run.spec.code),
     }
 
 
@@ -141,7 +139,7 @@ def dataset_document(run: Run) -> dict[str, Any]:
     """Return a run's dataset with the recognised reading of its file; that is null if there was no file."""
     reading = run.spec.dataset
     return {
-        **dataclasses.asdict(run.dataset),
+        **plain(run.dataset),
         **({"name": reading.file} if reading else {}),
         "format": reading.format if reading else None,
         "sha256": (reading.sha256 or None) if reading else None,
@@ -255,7 +253,7 @@ def judging_document(run: Run) -> dict[str, Any] | None:
     if judging is None:
         return None
     return {
-        **dataclasses.asdict(judging),
+        **plain(judging),
         "calibrations": calibration_documents(run),
         "calibration_messages": calibration_sentences(run),
     }
@@ -263,11 +261,7 @@ def judging_document(run: Run) -> dict[str, Any] | None:
 
 def stopped_document(stopped: StoppedEarly | None) -> dict[str, Any] | None:
     """Return when and why a run stopped early; null if it asked all cases."""
-    return None if stopped is None else {**dataclasses.asdict(stopped), "sentence": stopped_sentence(stopped)}
-
-
-def _group(group: GroupSummary) -> dict[str, Any]:
-    return {**dataclasses.asdict(group), "metrics": dict(group.metrics)}
+    return None if stopped is None else {**plain(stopped), "sentence": stopped_sentence(stopped)}
 
 
 _FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "best_combined_score",

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError
+from assay.model.interval import Interval
 from assay.reports.formats.csv_columns import SQL_METRICS, metric_kinds, name_of_kind, row_columns
 from assay.reports.words.metric_text import latency_s
 from assay.reports.words.selected_cases import selection_sentence
@@ -68,7 +69,7 @@ def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
         if kinds[name] not in (*SQL_METRICS, "latency"):
             yield name, _value(result.get("unit", ""), result["value"])
     if dependent := summary.get("dependent"):
-        low, high = summary.get("pass_rate_interval") or (None, None)
+        low, high = Interval.of_document(summary.get("pass_rate_interval")) or (None, None)
         yield "Pass Rate 95% Low", _share(low)
         yield "Pass Rate 95% High", _share(high)
         yield "Effective Cases", "" if dependent["effective_cases"] is None else _number(dependent["effective_cases"])

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from assay.gates.gates import compared_text
 from assay.model.answers.agent_response import AgentStatus
+from assay.model.interval import Interval
 from assay.reports.document.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome, shown_exchange
 from assay.reports.document.run_times import run_time_s
 from assay.reports.words.expected_text import expected_parts
@@ -229,7 +230,7 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
         outcome, expression = gate_outcome(gate), gate["expression"]
         named[expression] += 1
         name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
-        compared = compared_text(expression, gate["actual"], gate.get("interval"))
+        compared = compared_text(expression, gate["actual"], Interval.of_document(gate.get("interval")))
         actual = "not computed" if gate["actual"] is None else f"actual {compared}"
         texts = (f"{expression}: {actual}", gate["message"], gate.get("note"), selection_sentence(head))
         message = "; ".join(filter(None, texts))

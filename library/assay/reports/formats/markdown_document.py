@@ -10,6 +10,7 @@ from assay.comparison.decision import NO_REGRESSION
 from assay.gates.gates import compared_text
 from assay.metrics.core.embedding import vectors_text
 from assay.model.answers.interrupts import interrupted_note
+from assay.model.interval import Interval
 from assay.reports.document.case_outcomes import CaseOutcome, Outcome, case_outcomes, shown_exchange, worst_first
 from assay.reports.document.run_times import run_time_s
 from assay.reports.words.metric_text import count_text, latency_s, partial_text, threshold_text, value_text
@@ -144,7 +145,7 @@ def _sentences(sentences: Sequence[str]) -> str:
 def _pass_rate(summary: Mapping[str, Any]) -> str:
     if summary["pass_rate"] is None:
         return "no row has a verdict"
-    interval = summary.get("pass_rate_interval")
+    interval = Interval.of_document(summary.get("pass_rate_interval"))
     known = f" [{interval[0]:.1%}, {interval[1]:.1%}]" if interval else ""
     return (
         f"**Pass rate {summary['pass_rate']:.1%}**{known} "
@@ -156,7 +157,7 @@ def _gates(head: Head) -> list[str]:
     gates = sorted(head["summary"]["gates"], key=lambda gate: _URGENCY.index(gate["outcome"]))
     lines = []
     for gate in gates[:_MOST_GATES]:
-        compared = compared_text(gate["expression"], gate["actual"], gate.get("interval"))
+        compared = compared_text(gate["expression"], gate["actual"], Interval.of_document(gate.get("interval")))
         actual = "–" if gate["actual"] is None else compared
         goal = {True: "goal reached", False: "goal missed", None: ""}[gate.get("meets_goal")]
         notes = "; ".join(markdown_code(text, _TEXT_CHARS) for text in (gate["message"], gate.get("note")) if text)
@@ -171,7 +172,7 @@ def _metrics(head: Head) -> list[str]:
     lines = []
     for name, metric in list(head["results"].items())[:_MOST_METRICS]:
         unit = metric.get("unit", "")
-        interval = metric.get("interval")
+        interval = Interval.of_document(metric.get("interval"))
         known = f"{value_text(unit, interval[0])} to {value_text(unit, interval[1])}" if interval else "–"
         decided = metric["passed_count"] + metric["failed_count"]
         cells = (

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from assay.gates.gates import compared_text
+from assay.model.interval import Interval
 from assay.reports.words.metric_text import (
     count_text,
     latency_s,
@@ -48,7 +49,9 @@ def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
         (
             gate["expression"],
             gate["outcome"],
-            "" if gate["actual"] is None else compared_text(gate["expression"], gate["actual"], gate.get("interval")),
+            ""
+            if gate["actual"] is None
+            else compared_text(gate["expression"], gate["actual"], Interval.of_document(gate.get("interval"))),
         )
         for gate in summary["gates"]
     ]
@@ -119,5 +122,5 @@ def _value(metric: Mapping[str, Any]) -> str:
 
 
 def _interval(metric: Mapping[str, Any]) -> str:
-    interval, unit = metric.get("interval"), metric.get("unit", "")
+    interval, unit = Interval.of_document(metric.get("interval")), metric.get("unit", "")
     return f"{value_text(unit, interval[0])} to {value_text(unit, interval[1])}" if interval else "-"

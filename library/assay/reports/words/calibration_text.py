@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import rubric_of
+from assay.model.plain import plain
 from assay.statistics.corrected_rate import (
     DRAWING_UNKNOWN,
     ENOUGH_OF_A_KIND,
@@ -79,7 +79,7 @@ def calibration_documents(run: Run) -> list[dict[str, Any]]:
     """Return the calibrations of a run's judges for JSON, each with the corrected pass rates of its metrics."""
     return [
         {
-            **dataclasses.asdict(calibration),
+            **plain(calibration),
             "corrected": {
                 metric.metric: {
                     **figure.document(),
@@ -92,17 +92,17 @@ def calibration_documents(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def agreement_text(alpha: float | None, low: float | None, high: float | None, n: int) -> str:
+def agreement_text(alpha: float | None, interval: tuple[float, float] | None, n: int) -> str:
     """Return alpha with its interval and the number of labels behind it."""
     if alpha is None:
         return f"no alpha from {n} answers"
-    interval = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else " without an interval"
-    return f"alpha {alpha:.2f}{interval} with people on {n} answers"
+    between = f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval is not None else " without an interval"
+    return f"alpha {alpha:.2f}{between} with people on {n} answers"
 
 
 def _sentence(run: Run, calibration: JudgeCalibration) -> str:
     of = f"{calibration.rubric} {calibration.criterion}".strip()
-    agreement = agreement_text(calibration.alpha, calibration.low, calibration.high, calibration.answer_count)
+    agreement = agreement_text(calibration.alpha, calibration.interval, calibration.answer_count)
     rates = "".join(
         f"; {shorten(metric.metric, 40)}: {metric.passed_count} of {metric.scored_count} rows pass, as people would "
         f"{corrected_text(corrected)}{f' ({caution})' if (caution := _caution(corrected, calibration)) else ''}"

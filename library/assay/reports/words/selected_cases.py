@@ -56,7 +56,7 @@ def selected_document(run: Run) -> dict[str, Any] | None:
     return (
         None
         if selected is None
-        else {"selected": selected.selected, "total": selected.total, "sentence": selected.sentence}
+        else {"selected_count": selected.selected, "total_count": selected.total, "sentence": selected.sentence}
     )
 
 

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Metric
     from assay.model.run import MetricSummary, RowResult, Score
 
-_OF_VALUE = ("interval", "accuracy_interval")
-_OF_PASSES = "pass_rate_interval"
-_OF_DECLINED = "declined_interval"
-"""Intervals in the metrics' own aggregates, which treat all rows as independent."""
-
 
 class MetricIntervals:
     """Computes the intervals of one metric.
@@ -61,11 +56,9 @@ class MetricIntervals:
         """Return the metric's summary with its intervals."""
         interval, passes = self.of_value(summary.value), self.of_passes()
         detail = dict(summary.detail)
-        for name, bounds in (*((name, interval) for name in _OF_VALUE), (_OF_PASSES, passes)):
-            if detail.get(name) is not None:
-                detail[name] = bounds
-        if detail.get(_OF_DECLINED) is not None:
-            detail[_OF_DECLINED] = Interval.of(self._declined.interval())
+        if "declined_rate" in detail:
+            declined = Interval.of(self._declined.interval())
+            detail["declined_interval"] = None if declined is None else declined._asdict()
         is_rate = self._values.is_rate and interval is not None
         worth = self._values.effective_count() if is_rate else None
         return replace(summary, interval=interval, effective_count=worth, pass_rate_interval=passes, detail=detail)

@@ -11,6 +11,7 @@ from assay.gates.gates import compared_text
 from assay.metrics import METRICS
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.answers.interrupts import interrupted_note
+from assay.model.interval import Interval
 from assay.reports.charts.scales import time_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
 from assay.reports.words.code_text import code_text
@@ -108,7 +109,7 @@ class SummaryView:
         return [
             {
                 **gate,
-                "actual": compared_text(gate["expression"], gate["actual"], gate.get("interval")),
+                "actual": compared_text(gate["expression"], gate["actual"], Interval.of_document(gate.get("interval"))),
                 "said": "; ".join(filter(None, (gate["message"], gate.get("note")))),
             }
             for gate in self.summary["gates"]
@@ -127,7 +128,7 @@ class SummaryView:
         ]
 
     def _metric(self, name: str, result: Mapping[str, Any], index: int) -> dict[str, Any]:
-        unit, value, interval = result.get("unit") or "", result["value"], result.get("interval")
+        unit, value, interval = result.get("unit") or "", result["value"], Interval.of_document(result.get("interval"))
         threshold, sign = result.get("threshold"), RULES.get(result.get("rule", ""), "")
         shown = {
             "name": name,
@@ -147,10 +148,9 @@ class SummaryView:
             parts = [f"{name} {shown['value']}"]
             parts += [f"95 % interval {shown['interval']}"] if interval else []
             parts += [f"threshold {shown['threshold']}"] if threshold is not None else []
-            ends = tuple(interval) if interval else None
             scale = _scale(result, [value, *(interval or ()), *([threshold] if threshold is not None else [])])
             shown["chart"] = interval_bar(
-                f"metric-{index}", ", ".join(parts), value, ends, threshold, scale, meets=shown["meets"]
+                f"metric-{index}", ", ".join(parts), value, interval, threshold, scale, meets=shown["meets"]
             )
         return shown
 

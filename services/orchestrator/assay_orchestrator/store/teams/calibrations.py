@@ -22,6 +22,7 @@ from assay.model.judge_calibration import (
 )
 from assay.parsing.names import name_problem
 from assay.storage.times import now
+from assay.wire.run import CALIBRATION
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.teams import audit, tokens
 
@@ -41,7 +42,7 @@ _CHOICES = {
     "drawing": tuple(LabelDrawing),
 }
 _SHARES = ("sensitivity", "specificity")
-_NUMBERS = ("alpha", "low", "high", "threshold")
+_NUMBERS = ("alpha", "threshold")
 
 
 def check_calibration(calibration: JudgeCalibration) -> None:
@@ -69,6 +70,9 @@ def check_calibration(calibration: JudgeCalibration) -> None:
         if value is not None and not (math.isfinite(value) and (name not in _SHARES or 0 <= value <= 1)):
             problem_text = "must be from 0 to 1" if name in _SHARES else "must be a finite number"
             problems.append(Problem(problem_text, f"calibration.{name}"))
+    interval = calibration.interval
+    if interval is not None and not -math.inf < interval.low <= interval.high < math.inf:
+        problems.append(Problem("must be two finite numbers in order", "calibration.interval"))
     if calibration.answer_count < 1:
         problems.append(Problem("must be at least 1", "calibration.answer_count"))
     if not problems and len(_json_of(calibration).encode()) > MAX_CALIBRATION_BYTES:
@@ -127,9 +131,7 @@ def delete_calibration(connection: sa.Connection, scope: Scope, calibration_id: 
 def list_calibrations(connection: sa.Connection, team: str) -> tuple[JudgeCalibration, ...]:
     """Return the calibrations of a team, newest first; those of the same time by id."""
     rows = connection.execute(sa.select(_table.c.calibration_json).where(_table.c.team == team)).scalars()
-    stored = [
-        JudgeCalibration(**{**data, "fingerprints": tuple(data["fingerprints"])}) for data in map(json.loads, rows)
-    ]
+    stored = [CALIBRATION.from_json(json.loads(row)) for row in rows]
     stored.sort(key=lambda calibration: calibration.calibration_id)
     return tuple(sorted(stored, key=lambda calibration: calibration.calibrated_at, reverse=True))
 
