@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import anthropic
+import httpx2
 
 from assay.providers.errors import MalformedReplyError
 from assay.providers.hosted_tools import message_calls, pages_found
@@ -25,8 +27,6 @@ from assay.providers.streams import STREAM_HEADERS, PartCount, Pieces, StreamRea
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    import httpx2
 
     from assay.providers.client import Service
     from assay.providers.messages import Request
@@ -69,20 +69,24 @@ class AnthropicClient:
 
     async def ask(self, request: Request) -> Reply:
         """Return a model's reply."""
-        body = request_body(request)
-        named: Any = {name: body.pop(name) for name in ("model", "messages", "max_tokens")}
-        messages = self._client.messages
+        reader = StreamReader(Events(), reply_from)
         try:
+            # Not `create`, which walks the whole request to convert it, although it has its final form.
+            reply = await self._client.post(
+                "/v1/messages",
+                cast_to=httpx2.Response,
+                body=request_body(request),
+                options={"headers": STREAM_HEADERS} if request.stream else {},
+                stream=request.stream,
+                stream_cls=anthropic.AsyncStream[object],
+            )
+            assert isinstance(reply, httpx2.Response)
             if request.stream:
-                reader = StreamReader(Events(), reply_from)
-                async with messages.with_streaming_response.create(
-                    **named, extra_body=body, extra_headers=STREAM_HEADERS
-                ) as stream:
-                    return await reader.read(stream.http_response)
-            reply = await messages.with_raw_response.create(**named, extra_body=body)
+                async with aclosing(reply):
+                    return await reader.read(reply)
         except (anthropic.APIStatusError, anthropic.APIConnectionError) as problem:
             raise provider_error(problem) from None
-        return read_reply(reply.http_response, reply_from)
+        return read_reply(reply, reply_from)
 
     async def aclose(self) -> None:
         """Close the connections."""

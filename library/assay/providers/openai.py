@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import openai
 
 from assay.providers import chat_completions, responses
@@ -13,8 +15,6 @@ from assay.providers.streams import STREAM_HEADERS, StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import httpx2
 
     from assay.providers.client import Service
     from assay.providers.messages import Reply, Request
@@ -26,15 +26,13 @@ class _Api:
     """One API of the protocol.
 
     Args:
-        resource: What the package has for it.
-        named: Fields of a request that the package wants by name.
+        path: Its path below the service's URL.
         request_body: Makes a request's body.
         reply_from: Reads a reply's body and headers.
         assembly: Makes an empty assembly of a reply in pieces.
     """
 
-    resource: Callable[[openai.AsyncOpenAI], Any]
-    named: tuple[str, ...]
+    path: str
     request_body: Callable[[Request], dict[str, Any]]
     reply_from: Callable[[Mapping[str, Any], Mapping[str, str]], Reply]
     assembly: Callable[[], Assembly]
@@ -42,15 +40,13 @@ class _Api:
 
 _APIS = {
     "chat": _Api(
-        lambda client: client.chat.completions,
-        ("model", "messages"),
+        "/chat/completions",
         chat_completions.request_body,
         chat_completions.reply_from,
         chat_completions.Chunks,
     ),
     "responses": _Api(
-        lambda client: client.responses,
-        ("model", "input"),
+        "/responses",
         responses.request_body,
         responses.reply_from,
         responses.Events,
@@ -95,23 +91,28 @@ class OpenAIClient:
     def __init__(self, client: openai.AsyncOpenAI, api: str) -> None:
         self._client = client
         self._api = _APIS[api]
-        self._resource = self._api.resource(client)
 
     async def ask(self, request: Request) -> Reply:
         """Return a model's reply."""
-        api, body = self._api, self._api.request_body(request)
-        named = {name: body.pop(name) for name in api.named}
+        api = self._api
+        reader = StreamReader(api.assembly(), api.reply_from)
         try:
+            # Not `create`, which walks the whole request to convert it, although it has its final form.
+            reply = await self._client.post(
+                api.path,
+                cast_to=httpx2.Response,
+                body=api.request_body(request),
+                options={"headers": STREAM_HEADERS} if request.stream else {},
+                stream=request.stream,
+                stream_cls=openai.AsyncStream[object],
+            )
+            assert isinstance(reply, httpx2.Response)
             if request.stream:
-                reader = StreamReader(api.assembly(), api.reply_from)
-                async with self._resource.with_streaming_response.create(
-                    **named, extra_body=body, extra_headers=STREAM_HEADERS
-                ) as stream:
-                    return await reader.read(stream.http_response)
-            reply = await self._resource.with_raw_response.create(**named, extra_body=body)
+                async with aclosing(reply):
+                    return await reader.read(reply)
         except (openai.APIStatusError, openai.APIConnectionError) as problem:
             raise provider_error(problem) from None
-        return read_reply(reply.http_response, api.reply_from)
+        return read_reply(reply, api.reply_from)
 
     async def aclose(self) -> None:
         """Close the connections."""
