@@ -125,6 +125,8 @@ class RunManager:
         self._creation = Creation(database, self._worker, settings)
         self._hosts = AgentHosts(database, planner, dispatcher, self._worker)
         self._unattended = UnattendedRuns(database, self, limit_s=settings.unattended_pause_s)
+        # A file without identities has one team. A worker on a shared database does not know whether there are more.
+        self._may_have_teams = settings.auth != "none" or bool(settings.database_url)
         self._budgets = BudgetWatch(database, self)
         self._destinations = DestinationWatch(self.access, planner, self._worker.sessions, self)
         self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
@@ -140,10 +142,8 @@ class RunManager:
         if not self._dispatcher.alone:
             self._peers.start()
         self._unattended.start()
-        # A file without identities has one team. A worker on a shared database does not know whether there are more.
-        if self._settings.auth != "none" or self._settings.database_url:
-            self._budgets.start()
-            self._destinations.start()
+        for checks in (self._budgets, self._destinations) if self._may_have_teams else ():
+            checks.start()
         await self._deleter.recover()
 
     async def create(
@@ -440,14 +440,14 @@ class RunManager:
         pause_count, is_stopped, (team, traceparent) = await self._database.read(
             lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id), runs.read_origin(c, run_id))
         )
-        run = await self._catalogue.load(run_id)
-        access = await self.access.of(team)
+        run, access = await self._catalogue.load(run_id), await self.access.of(team)
         if run.spec.stopping is not None:
             # Takes half a second, too long for the first stop look, which holds its locks.
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)
         budget = await self._budgets.open(team, run_id)
-        self._destinations.add(run_id, team, run.spec, access)
+        if self._may_have_teams:
+            self._destinations.add(run_id, team, run.spec, access)
         context = self._planner.context_of(run, access, budget, scope=scope, pause_count=pause_count)
         if is_tracing():
             traces = CaseTraces.of_run(run, context.team, traceparent, self._settings.traced_cases)
