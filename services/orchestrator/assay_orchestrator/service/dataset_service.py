@@ -189,20 +189,24 @@ class _Upload:
             raise DatasetError([Problem("must come before the cases", "header")])
         # In a thread: checking the schema of one case may take half a second.
         for batch in await asyncio.to_thread(_checked_batches, messages, self._count):
-            await self._store(batch)
+            await self._until_stored()
+            # While it is written, the next message is received and checked. The write completes even if the caller has
+            # left; its rows are discarded afterwards.
+            change = functools.partial(self._add, self._count, self._size_bytes, batch)
+            self._storing = asyncio.ensure_future(self._database.write(change))
+            self._hash.update(batch.data)
+            self._count += len(batch.rows)
+            self._size_bytes += len(batch.data) - len(batch.rows)
 
-    async def _store(self, batch: _Batch) -> None:
-        self._hash.update(batch.data)
-        # The write completes even if the caller has left; its rows are discarded afterwards.
-        self._storing = asyncio.ensure_future(self._database.write(functools.partial(self._add, self._count, batch)))
-        await asyncio.shield(self._storing)
-        failpoint("dataset.after_commit")
-        self._count += len(batch.rows)
-        self._size_bytes += len(batch.data) - len(batch.rows)
+    async def _until_stored(self) -> None:
+        """Wait until the previous batch is stored."""
+        if self._storing is not None:
+            await asyncio.shield(self._storing)
+            failpoint("dataset.after_commit")
 
-    def _add(self, first: int, batch: _Batch, connection: sa.Connection) -> None:
+    def _add(self, first: int, stored_bytes: int, batch: _Batch, connection: sa.Connection) -> None:
         tokens.require_not_deleted(connection, self._scope.team)
-        quotas.require_bytes(connection, self._scope.team, self._size_bytes)
+        quotas.require_bytes(connection, self._scope.team, stored_bytes)
         if not first:
             datasets.begin_upload(connection, self._scope.team, self._upload_id)
         datasets.add_cases(connection, self._upload_id, first, batch.rows, batch.questions)
@@ -211,6 +215,7 @@ class _Upload:
     async def finish(self) -> StoredDataset:
         if self._header is None or not self._count:
             raise DatasetError([Problem("must be followed by at least one case", "header")])
+        await self._until_stored()
         header, scope = self._header, self._scope
         stored = await self._database.write(
             audit.recorded(
