@@ -187,6 +187,15 @@ def test_the_probability_of_being_best() -> None:
     assert best_shares([(1, 1), (0, 0)]) == [0.5, 0.5]
 
 
+def test_the_normal_limit_agrees_with_resampling_where_it_begins() -> None:
+    """Rare losses of one variant over 999 and 1,000 cases give the same shares; equal variants share them."""
+    cases = [(1.0, 0.0, 1.0)] * 12 + [(0.0, 1.0, 0.0)] * 6 + [(1.0, 1.0, 1.0)] * 981
+    drawn, limit = best_shares(cases), best_shares([*cases, (1.0, 1.0, 1.0)])
+    assert drawn[1] == pytest.approx(0.08, abs=0.02)
+    assert limit == pytest.approx(drawn, abs=0.02)
+    assert limit[0] == pytest.approx(limit[2])
+
+
 def test_the_pace_of_a_run_leaves_out_what_its_first_rows_waited_for() -> None:
     """Loading a model for 20 s affects the pace of a large run no more than that of a small one."""
     pace = Pace()

@@ -16,7 +16,7 @@ WEIGHTS = {"accuracy": 0.4, "consistency": 0.3, "quality": 0.3}
 _MOST_QUALITY = 5.0
 _RESAMPLES = 10_000
 _BLOCK = 200  # resamples at a time
-_NORMAL_FROM = 10_000  # cases above which means are drawn from their normal limit
+_NORMAL_FROM = 1_000  # cases from which means are drawn from their normal limit
 
 
 def ranking_score(metrics: Mapping[str, float | None]) -> float | None:
@@ -36,7 +36,7 @@ def ranked(scores: Mapping[str, float | None]) -> list[tuple[str, float | None]]
 def best_shares(rows: Sequence[Sequence[float]] | NDArray[np.float64], *, seed: int = 0) -> list[float]:
     """Return for each variant the share of 10,000 resamples of the cases in which its mean is the highest.
 
-    With more than 10,000 cases, the means are drawn from their normal limit.
+    From 1,000 cases on, the means are drawn from their normal limit, so that the work does not grow with the cases.
 
     Args:
         rows: A row per case, with the score of each variant; at least one. Variants with equal means share a resample.
@@ -47,11 +47,17 @@ def best_shares(rows: Sequence[Sequence[float]] | NDArray[np.float64], *, seed: 
     values = np.asarray(rows, dtype=float)
     values = values[np.lexsort(values.T)]  # so that the order of the cases does not count
     rng, n, votes = np.random.default_rng(seed), len(values), np.zeros(values.shape[1])
+    is_normal = n >= _NORMAL_FROM
+    if is_normal:
+        # Equal variants get the same draws: draws of their singular covariance differ by rounding.
+        differing, columns = np.unique(values, axis=1, return_inverse=True)
+        spread = np.atleast_2d(np.cov(differing, rowvar=False, ddof=0)) / n
+        drawn = rng.multivariate_normal(differing.mean(axis=0), spread, size=_RESAMPLES, method="eigh")
+        drawn = drawn[:, columns.ravel()]
     for begin in range(0, _RESAMPLES, _BLOCK):
         count = min(_BLOCK, _RESAMPLES - begin)
-        if n > _NORMAL_FROM:
-            spread = np.atleast_2d(np.cov(values, rowvar=False, ddof=0)) / n
-            means = rng.multivariate_normal(values.mean(axis=0), spread, size=count, method="eigh")
+        if is_normal:
+            means = drawn[begin : begin + count]
         else:
             places = rng.integers(0, n, size=(count, n)) + np.arange(count)[:, None] * n
             means = np.bincount(places.ravel(), minlength=count * n).reshape(count, n) @ values / n

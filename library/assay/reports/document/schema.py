@@ -163,7 +163,9 @@ def _object_check(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Check:
         problems += [f"{at}{name} is missing" for name in required if name not in value]
         for name, item in value.items():
             if (check_property := properties.get(name, others)) is not None:
-                check_property(item, f"{at}{shorten(name, 60)}", problems)
+                # Almost all names are known and short: shortening each took a third of the time of a row.
+                shown = name if name in properties else shorten(name, 60)
+                check_property(item, at + shown, problems)
 
     return check
 

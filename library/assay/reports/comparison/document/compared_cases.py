@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -103,7 +104,12 @@ class ReportedCases:
 
     def __init__(self, reports: Sequence[Report], settings: ComparisonSettings) -> None:
         self._reports = reports
-        self._scores: Sequence[CaseScores] = matched([compared_run(report, settings).cases for report in reports])
+        self._settings = settings
+
+    @functools.cached_property
+    def _scores(self) -> Sequence[CaseScores]:
+        # Only reports with lists of cases need them: the text of a comparison does not.
+        return matched([compared_run(report, self._settings).cases for report in self._reports])
 
     def cases(self) -> Iterator[ComparedCase]:
         """Yield every case once: the first run's in its order, then those that only later runs have."""
