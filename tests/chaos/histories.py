@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from assay.metrics.core.explanations import score_message
 from assay.model.run import RowResult, Run, RunState, StateChanged
 from assay_orchestrator.runs.catalogue import readable_run
 from assay_orchestrator.store import schema
@@ -145,7 +146,9 @@ def _check_rows(verdict: Verdict, history: History, run: runs.RunRecord, stored:
 
 
 def _essence(row: RowResult) -> tuple[object, ...]:
-    return (row.case_index, row.repeat, row.case_id, row.status, row.passed, row.scores)
+    # Only the wire adds the sentence on a score.
+    scores = [dataclasses.replace(score, message=score_message(score)) for score in row.scores]
+    return (row.case_index, row.repeat, row.case_id, row.status, row.passed, scores)
 
 
 def _check_sequence(
