@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,9 @@ class ModelPrice:
             batched: Whether the call was part of a batch.
         """
         fresh = max(0, read - cache_read - cache_write)
-        weighted = fresh + cache_read * _exact(self.cache_read) + cache_write * _exact(self.cache_write)
-        of_input, of_output = (self.long_input, self.long_output) if self.is_long(read) else (1.0, 1.0)
-        paid = weighted * _exact(self.input) * _exact(of_input) + written * _exact(self.output) * _exact(of_output)
-        return paid * (_exact(self.batch) if batched else 1) / 1_000_000
+        unit, rates = _rates(self, self.is_long(read), batched)
+        counts = (fresh, cache_read, cache_write, written)
+        return Fraction(sum(count * rate for count, rate in zip(counts, rates, strict=True)), unit)
 
     def most_dollars(self, read: int, written: int, *, batched: bool = False) -> Fraction:
         """Return the highest possible cost of a call with these tokens, as if all input were written to the cache."""
@@ -59,6 +60,20 @@ class ModelPrice:
     def is_long(self, read: int) -> bool:
         """Return whether a request with this number of tokens is long."""
         return self.long is not None and read > self.long
+
+
+@lru_cache(maxsize=1_000)
+def _rates(price: ModelPrice, is_long: bool, batched: bool) -> tuple[int, tuple[int, ...]]:
+    """Return the prices of a fresh, a cached, a stored and a written token, as whole parts of a unit of a dollar.
+
+    Each verdict needs three costs, and fractions of decimal texts take longer than the rest of a cost.
+    """
+    shared = (_exact(price.batch) if batched else Fraction(1)) / 1_000_000
+    of_input = shared * _exact(price.input) * (_exact(price.long_input) if is_long else 1)
+    of_output = shared * _exact(price.output) * (_exact(price.long_output) if is_long else 1)
+    rates = (of_input, of_input * _exact(price.cache_read), of_input * _exact(price.cache_write), of_output)
+    unit = math.lcm(*(rate.denominator for rate in rates))
+    return unit, tuple(int(rate * unit) for rate in rates)
 
 
 def _exact(number: float) -> Fraction:
