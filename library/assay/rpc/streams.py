@@ -33,27 +33,35 @@ async def answered(
         UnavailableError: The server is stopping (reason STOPPING); unanswered requests were not processed.
     """
     source = aiter(requests)
-    stop = asyncio.ensure_future(stopping.wait())
-    reading: asyncio.Task[Any] | None = asyncio.ensure_future(_next(source))
+    ended: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
+
+    def started(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        # Not `asyncio.wait`, which goes through all requests in flight for each of them that is answered.
+        task.add_done_callback(ended.put_nowait)
+        return task
+
+    stop = started(stopping.wait())
+    reading: asyncio.Task[Any] | None = started(_next(source))
     working: set[asyncio.Task[Response]] = set()
+    is_read = False
     try:
         while reading or working:
-            waited: set[asyncio.Task[Any]] = {*working}
-            if reading and len(working) < in_flight:
-                # At the limit nothing more is read, so HTTP/2's flow control slows the client down.
-                waited |= {reading, stop}
-            done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if stop in done:
+            task = await ended.get()
+            if task is stop:
                 await _cancel([reading])
-                reading = None
-            elif reading in done and reading is not None:
-                request = reading.result()
-                reading = None if request is _END else asyncio.ensure_future(_next(source))
-                if request is not _END:
-                    working.add(asyncio.ensure_future(answer(request)))
-            for task in done & working:
+                reading, is_read = None, True
+            elif task is reading:
+                request, reading = task.result(), None
+                is_read = request is _END
+                if not is_read:
+                    working.add(started(answer(request)))
+            elif task in working:
                 working.discard(task)
                 yield task.result()
+            if reading is None and not is_read and len(working) < in_flight:
+                # At the limit nothing more is read, so HTTP/2's flow control slows the client down.
+                reading = started(_next(source))
         if stop.done():
             raise UnavailableError("The server is stopping; ask again for what has no answer.", reason="STOPPING")
     finally:
