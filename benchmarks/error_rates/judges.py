@@ -59,5 +59,5 @@ def _canaries(must_fail: int, must_pass: int, chance: float, _: np.random.Genera
             )
             summary = CanarySummary(kinds)
             untrusted += weight * summary.is_untrusted
-            warned += weight * bool(summary.warning)
+            warned += weight * bool(summary.message)
     return Rate("fails", float(untrusted)), Rate("fails or warns", float(warned))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.e2e.conftest import Cli, with_project
@@ -90,7 +92,7 @@ def test_commands_in_a_row_leave_nothing(project: Cli, count: int) -> None:
     assert growth < MOST_GROWTH_BYTES, growth
 
 
-def _state(project: Cli) -> dict[str, object]:
+def _state(project: Cli) -> dict[str, Any]:
     (service,) = project.services()
     memory = service.memory_info()
     files = sorted(str(file) for file in project.folder.rglob("*") if file.suffix != ".pyc")
@@ -98,3 +100,99 @@ def _state(project: Cli) -> dict[str, object]:
         "service": service.pid, "files": files, "descriptors": service.num_fds(), "threads": service.num_threads(),
         "bytes": memory.rss - memory.shared,
     }  # fmt: skip
+
+
+THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(4) as pool:
+    calls = [pool.submit(call) for _ in range(8)]
+print(sum(done.result().summary.pass_rate for done in calls), len(running_services(Home.find())))
+"""
+CALL = """
+from assay import evaluate
+from assay.local_stack.home import Home
+from assay.local_stack.stack import running_services
+def call():
+    case = {"id": "a", "question": "q", "reference": "Q"}
+    agent = lambda request: request.input.upper()
+    return evaluate({"metrics": ["exact_match"]}, agent=agent, dataset=[case], progress=False)
+def rate():
+    return call().summary.pass_rate
+"""
+OTHER_USER = """
+import os
+import assay.errors
+from assay.local_stack.home import Home
+os.setuid(65534)
+Home.open()
+"""
+NEWER = """
+import runpy, sys
+import assay.version
+assay.version.__version__, sys.argv = "9.9.9", ["assay", "runs", "list"]
+runpy.run_module("assay_cli", run_name="__main__")
+"""
+KERNEL = "print(call().summary.pass_rate, flush=True)\nimport signal\nsignal.pause()\n"
+
+
+def run_calls(project: Cli, program: str) -> list[str]:
+    """Run a program that evaluates; return the words that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", CALL + program], cwd=project.folder, env=project.env, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_the_threads_of_a_process_share_a_stack(project: Cli) -> None:
+    """Also if all of them are the first to need it; it ends with the process."""
+    del project.env["ASSAY_IDLE_S"]
+    assert run_calls(project, THREADS) == ["8.0", "1"]
+    assert not project.services()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_a_restarted_kernel_gets_a_stack(project: Cli, number: signal.Signals) -> None:
+    """The next process may start while the services of the last one stop."""
+    del project.env["ASSAY_IDLE_S"]
+    command = [sys.executable, "-c", CALL + KERNEL]
+    with subprocess.Popen(
+        command, cwd=project.folder, env=project.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as kernel:
+        assert kernel.stdout is not None
+        try:
+            assert kernel.stdout.readline() == "1.0\n"
+            kernel.send_signal(number)
+            assert run_calls(project, "print(rate())") == ["1.0"]
+        finally:
+            kernel.kill()
+    wait_until(lambda: not project.services())
+
+
+def test_a_stack_belongs_to_a_directory_and_a_version(project: Cli) -> None:
+    """A command with another directory leaves the idle service; one of another version replaces it."""
+    project.run("runs", "list")
+    (first,) = project.services()
+    other = Cli(project.folder, project.folder / "elsewhere")
+    other.env |= {"ASSAY_IDLE_S": "600"}
+    other.run("runs", "list")
+    assert first.is_running()
+    (elsewhere,) = other.services()
+    assert elsewhere.pid != first.pid
+    other.run("down")
+    subprocess.run([sys.executable, "-c", NEWER], cwd=project.folder, env=project.env, check=True, capture_output=True)
+    assert [service.pid for service in project.services()] != [first.pid]
+    wait_until(lambda: not other.services())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_another_user_gets_no_stack_of_this_one(project: Cli) -> None:
+    """The state directory of a user refuses another user with a sentence."""
+    project.run("runs", "list")
+    (service,) = project.services()
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_USER], env=project.env, capture_output=True, text=True, check=False
+    )
+    assert "SetupError" in done.stderr
+    assert "set ASSAY_HOME to a folder that can be written" in done.stderr
+    assert service.is_running()
