@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -138,8 +140,33 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
 def test_numbers_that_json_does_not_have_are_refused(written: Path, tmp_path: Path) -> None:
     """NaN in a row is refused with the row's position."""
     text = written.read_text("utf-8").replace('"latency_ms": null', '"latency_ms": NaN', 1)
-    (tmp_path / "nan.json").write_text(text, encoding="utf-8")
+    (tmp_path / "nan.json").write_text(re.sub(r',\n "digest": "[^"]+"', "", text), encoding="utf-8")
     assert "row 0 is not JSON (NaN is not JSON)" in refused(tmp_path / "nan.json")
+
+
+def test_a_changed_value_is_refused_by_the_digest(written: Path, tmp_path: Path) -> None:
+    """A damaged file may still have the form of reports; without its digest, an intended change is read."""
+    text = written.read_text("utf-8").replace('"case_id": "c1"', '"case_id": "c7"', 1)
+    changed = tmp_path / "changed.json"
+    changed.write_text(text, encoding="utf-8")
+    assert "its digest does not match" in refused(changed)
+    changed.write_text(re.sub(r',\n "digest": "[^"]+"', "", text), encoding="utf-8")
+    with report_of_file(changed) as report:
+        assert [row["case_id"] for row in report.rows()] == ["c0", "c7", "c2"]
+
+
+def test_rows_with_a_matching_digest_are_checked_when_they_are_read(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest shows that nothing was damaged, not that the writer knew the form of this version."""
+    content, _, _ = written.read_bytes().partition(b' "digest": ')
+    content = content.replace(b'"passed": true', b'"passed": "yes"', 1)
+    end = f' "digest": "sha256:{hashlib.sha256(content).hexdigest()}"\n}}\n'
+    written.write_bytes(content + end.encode())
+    assert ".passed: must be boolean or null" in refused(written)
+    monkeypatch.setattr("assay.reports.document.report._CHECKED_ROWS", 0)
+    with report_of_file(written) as report, pytest.raises(InvalidInputError, match="passed: must be boolean or null"):
+        list(report.rows())
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:

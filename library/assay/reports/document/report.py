@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
+import os
+import re
 import tempfile
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -23,6 +27,9 @@ _CHUNK_BYTES = 1 << 20
 _MOST_PROBLEMS = 20
 _ROWS_START = ' "rows": ['
 _ROWS_END = " ]"
+_DIGEST = re.compile(rb'(\n \],\n) "digest": "sha256:([0-9a-f]{64})"\n\}\s*\Z')
+_TAIL_BYTES = 200
+_CHECKED_ROWS = 100
 
 
 class RowCollector(Protocol):
@@ -60,6 +67,7 @@ class Report:
         lines: Returns the JSON of each row in dataset order; may be called repeatedly, and the iterators may run
             concurrently.
         collected: What formats collected of the rows before, by their names.
+        unchecked: The file of the rows, if they are checked against the schema only when they are first read.
     """
 
     def __init__(
@@ -68,6 +76,7 @@ class Report:
         row_count: int,
         lines: Callable[[], Iterator[bytes]],
         collected: Mapping[str, RowCollector] = MappingProxyType({}),
+        unchecked: Path | None = None,
     ) -> None:
         self.head = head
         self.row_count = row_count
@@ -76,6 +85,7 @@ class Report:
         """The server given by the user that stores the run, for printed commands; None if none was given."""
         self.encoded_lines = lines
         """Returns an iterator over the JSON of the rows, in UTF-8."""
+        self._unchecked = unchecked
 
     @property
     def run_id(self) -> str:
@@ -83,9 +93,21 @@ class Report:
         return str(self.head["run"]["run_id"])
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows in dataset order; can be called repeatedly, and iterated concurrently."""
-        for line in self.row_lines():
-            yield json.loads(line)
+        """Yield the rows in dataset order; can be called repeatedly, and iterated concurrently.
+
+        Raises:
+            InvalidInputError: A row of a file does not have the form of rows.
+        """
+        path = self._unchecked
+        if path is None:
+            for line in self.row_lines():
+                yield json.loads(line)
+            return
+        for index, line in enumerate(self.row_lines()):
+            row = _decoded(path, line, f"row {index}")
+            _check(path, problems_of_row(row, f"rows[{index}]"))
+            yield row
+        self._unchecked = None
 
     def row_lines(self) -> Iterator[str]:
         """Yield the JSON of each row."""
@@ -145,9 +167,12 @@ def _read_by_line(path: Path, file: IO[bytes]) -> Report | None:
     document = _decoded(path, text.removesuffix(_ROWS_START.strip()).rstrip().rstrip(",") + "}")
     _check(path, [shorten(problem, None) for problem in _head_problems(document)])
     start, end, count, problems = file.tell(), file.tell(), 0, list[str]()
+    if (verified_end := _verified_end(path, file)) is not None:
+        return _unchanged_report(path, file, document, start, verified_end)
+    file.seek(start)
     ended = False
     for line in file:
-        if line.rstrip() == _ROWS_END.encode():
+        if line.rstrip().rstrip(b",") == _ROWS_END.encode():
             ended = True
             break
         if not line.endswith(b"\n"):
@@ -162,7 +187,46 @@ def _read_by_line(path: Path, file: IO[bytes]) -> Report | None:
             "--format json`"
         )
     _check(path, problems)
+    _decoded(path, "{" + file.read(_TAIL_BYTES).decode("utf-8", "replace"), "the end")
     return Report(document, count, lines_of_file(file, start, end))
+
+
+def _verified_end(path: Path, file: IO[bytes]) -> int | None:
+    """Return where the rows of a file end whose digest shows that it is as Assay wrote it; None without a digest.
+
+    Raises:
+        InvalidInputError: The file differs from what Assay wrote.
+    """
+    tail_start = max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0)
+    file.seek(tail_start)
+    match = _DIGEST.search(file.read())
+    if match is None:
+        return None
+    left = tail_start + match.end(1)
+    digest = hashlib.sha256()
+    file.seek(0)
+    while left and (block := file.read(min(left, _CHUNK_BYTES))):
+        digest.update(block)
+        left -= len(block)
+    if digest.hexdigest().encode() != match[2]:
+        raise InvalidInputError(
+            f"{path} is not as Assay wrote it: its digest does not match. Write it again with `assay report RUN "
+            '--format json`, or remove its field "digest" if the change is intended'
+        )
+    return tail_start + match.start(1) + 1
+
+
+def _unchanged_report(path: Path, file: IO[bytes], document: Any, start: int, end: int) -> Report:
+    """Return the report of a file as Assay wrote it.
+
+    The digest excludes damage. The first rows are checked, because another version of Assay may have written the file;
+    other rows are checked when they are read, so that copying them costs no check.
+    """
+    lines = lines_of_file(file, start, end)
+    report = Report(document, sum(1 for _ in lines()), lines, unchecked=path)
+    for _ in itertools.islice(report.rows(), _CHECKED_ROWS):
+        pass
+    return report
 
 
 def _read_whole(path: Path, file: IO[bytes], copy: IO[bytes]) -> Report:
@@ -170,6 +234,7 @@ def _read_whole(path: Path, file: IO[bytes], copy: IO[bytes]) -> Report:
     file.seek(0)
     document = _decoded(path, file.read().decode("utf-8-sig", "replace"))
     _check(path, _head_problems(document))
+    document.pop("digest", None)  # of another layout
     rows = document.pop("rows", None)
     if not isinstance(rows, list):
         raise InvalidInputError(f"{path}: rows is missing: the file is no whole report of a run")

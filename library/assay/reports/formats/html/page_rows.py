@@ -49,8 +49,7 @@ class PageRows:
     def read(self, report: Report) -> None:
         """Add all rows of a report."""
         case, case_id = -1, None
-        for place, line in enumerate(report.row_lines()):
-            row = json.loads(line)
+        for place, (line, row) in enumerate(zip(report.row_lines(), report.rows(), strict=True)):
             if row["case_id"] != case_id:
                 case, case_id = case + 1, row["case_id"]
             self.take(place, case, row, self.texts_of(row), len(line))
