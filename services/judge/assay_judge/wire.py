@@ -49,7 +49,7 @@ def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
     if not request.HasField("judge"):
         return None
     asked = request.judge
-    temperature = asked.temperature if asked.HasField("temperature") else None
+    temperature = asked.temperature + 0.0 if asked.HasField("temperature") else None  # turns -0.0 into 0.0
     if not asked.provider:
         if asked.model or asked.base_url or asked.key_variable or asked.HasField("prices"):
             raise InvalidInputError([Problem("is empty: name the provider too", "judge.provider")])

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from assay.errors import InvalidInputError
+from assay.judge.v1 import judge_pb2
 from assay_judge.judges import JudgeChoice, Permissions, choose_judge
+from assay_judge.wire import requested_judge
 
 OWN = JudgeChoice("openai", "judge-1", "http://judge.test/v1", "JUDGE_KEY")
 OTHER = JudgeChoice("openai", "judge-2", "http://other.test/v1", "OTHER_KEY")
@@ -161,3 +163,12 @@ def test_a_key_for_no_service_is_refused(provider: str) -> None:
     with pytest.raises(InvalidInputError, match=f"K is not allowed here for {provider}") as refusal:
         choose_judge(JudgeChoice(provider, key_variable="K"), OWN, Permissions(key_variables=("K@judge.test",)))
     assert [problem.field for problem in refusal.value.problems] == ["judge.key_variable"]
+
+
+def test_a_temperature_of_minus_zero_is_zero() -> None:
+    """Equal judges have equal keys, whichever of them is asked first."""
+    request = judge_pb2.GradeRequest()
+    request.judge.temperature = -0.0
+    judge = requested_judge(request, JudgeChoice("openai", "m"))
+    assert judge is not None
+    assert str(judge.temperature) == "0.0"

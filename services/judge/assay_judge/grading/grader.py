@@ -96,7 +96,7 @@ class Grader:
         with self._place(grading.scope.team):
             outcome = await self._graded(self._named(grading))
         VERDICTS.series(outcome.status.value, outcome.reason).inc()
-        return dataclasses.replace(outcome, message=self._registry.redact(outcome.message))
+        return self._redacted(outcome)
 
     @contextmanager
     def _place(self, team: str) -> Iterator[None]:
@@ -144,13 +144,17 @@ class Grader:
             async with self._budget(client, grading) as budget:
                 await client.preflight(_PREFLIGHT, prepared.schema, prepared.parameters, budget, usage)
         except CallFailedError as failure:
-            outcome = dataclasses.replace(failed_outcome(failure), usage=usage)
-            return dataclasses.replace(outcome, message=self._registry.redact(outcome.message))
+            return self._redacted(dataclasses.replace(failed_outcome(failure), usage=usage))
         return Outcome(Status.UNAVAILABLE, usage=usage)
 
     async def aclose(self) -> None:
         """Cancel requests in flight."""
         await self._single_flight.aclose()
+
+    def _redacted(self, outcome: Outcome) -> Outcome:
+        if not outcome.message:
+            return outcome
+        return dataclasses.replace(outcome, message=self._registry.redact(outcome.message))
 
     def _named(self, grading: Grading) -> Grading:
         """Return the request; if it names no judge and only one was recorded, fill that judge in."""

@@ -7,7 +7,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay_judge.verdicts.parser import PARSER, verdict_schema
 from assay_judge.verdicts.prompt import build_prompt, template_hash
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.judging.rubric import Rubric
+    from assay_judge.judges import JudgeChoice
     from assay_judge.model import Grading, Prompt
     from assay_judge.providers.verdict_request import JudgeParameters
 
@@ -112,13 +113,7 @@ class PreparedGrading:
 def prepare_grading(grading: Grading) -> PreparedGrading:
     """Derive key, fingerprint, schema and parameters of a request."""
     rubric, material, judge = grading.rubric, grading.material, grading.judge
-    schema, schema_text = _schema(rubric)
-    by: dict[str, Any] = {
-        "model": judge.identity,
-        "params": judge.params,
-        "schema": schema_text,
-        "template": template_hash(rubric),
-    }
+    by = _judged_by(rubric, judge)
     key = content_key(
         answer=material.answer if material.second is None else [material.answer, material.second],
         question=material.question,
@@ -127,13 +122,27 @@ def prepare_grading(grading: Grading) -> PreparedGrading:
         history=material.history,
         criterion=material.criterion,
         sample_index=grading.sample_index,
-        **by,
+        **by.parts,
     )
-    return PreparedGrading(grading, key, fingerprint(**by, parser=PARSER), schema, requested_parameters(judge))
+    return PreparedGrading(grading, key, by.fingerprint, by.schema, requested_parameters(judge))
+
+
+class _JudgedBy(NamedTuple):
+    """A judge with its rubric: the schema of its verdicts, its parts of a key, and its fingerprint; none is changed."""
+
+    schema: Mapping[str, Any]
+    parts: Mapping[str, Any]
+    fingerprint: str
 
 
 @lru_cache(maxsize=256)
-def _schema(rubric: Rubric) -> tuple[Mapping[str, Any], str]:
-    """Return a rubric's schema, which must not be modified, and its canonical text."""
+def _judged_by(rubric: Rubric, judge: JudgeChoice) -> _JudgedBy:
+    """Return what all requests to a judge with the same rubric share."""
     schema = verdict_schema(rubric)
-    return schema, canonical_json(schema)
+    parts: dict[str, Any] = {
+        "model": judge.identity,
+        "params": judge.params,
+        "schema": canonical_json(schema),
+        "template": template_hash(rubric),
+    }
+    return _JudgedBy(schema, parts, fingerprint(**parts, parser=PARSER))
