@@ -155,18 +155,26 @@ def test_a_changed_value_is_refused_by_the_digest(written: Path, tmp_path: Path)
         assert [row["case_id"] for row in report.rows()] == ["c0", "c7", "c2"]
 
 
-def test_rows_with_a_matching_digest_are_checked_when_they_are_read(
-    written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The digest shows that nothing was damaged, not that the writer knew the form of this version."""
+@pytest.mark.parametrize("before", [0, 200])
+def test_rows_with_a_matching_digest_are_checked_when_they_are_read(written: Path, before: int) -> None:
+    """The digest shows that nothing was damaged, not that the writer knew the form of this version.
+
+    The first rows are checked when the file is opened.
+    """
     content, _, _ = written.read_bytes().partition(b' "digest": ')
-    content = content.replace(b'"passed": true', b'"passed": "yes"', 1)
+    head, start, rows = content.partition(b' "rows": [\n')
+    row = rows.splitlines()[0] + b"\n"
+    wrong = row.replace(b'"case_id": "c0"', b'"case_id": 7')
+    content = head + start + row * before + wrong + rows
     end = f' "digest": "sha256:{hashlib.sha256(content).hexdigest()}"\n}}\n'
     written.write_bytes(content + end.encode())
-    assert ".passed: must be boolean or null" in refused(written)
-    monkeypatch.setattr("assay.reports.document.report._CHECKED_ROWS", 0)
-    with report_of_file(written) as report, pytest.raises(InvalidInputError, match="passed: must be boolean or null"):
-        list(report.rows())
+    message = rf"rows\[{before}\].case_id: must be string"
+    if before:
+        with report_of_file(written) as report, pytest.raises(InvalidInputError, match=message):
+            list(report.rows())
+    else:
+        with pytest.raises(InvalidInputError, match=message), report_of_file(written):
+            pass
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
