@@ -130,9 +130,11 @@ def write_project(folder: Path, count: int, agent: str, concurrency: int) -> Non
     )
 
 
-def run(folder: Path, python: Path) -> tuple[dict[str, float], dict[str, Any], dict[str, float]]:
+def run(
+    folder: Path, python: Path, *, home: str = "home", idle_s: int = 0
+) -> tuple[dict[str, float], dict[str, Any], dict[str, float]]:
     """Run the command once; return its seconds, its report and the peak memory of its processes in MiB."""
-    env = {**os.environ, "ASSAY_HOME": str(folder / "home")}
+    env = {**os.environ, "ASSAY_HOME": str(folder / home), "ASSAY_IDLE_S": str(idle_s)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # keep compiled modules, as users do
     command = [str(python), "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out"]
     shutil.rmtree(folder / "out", ignore_errors=True)  # a report of another run would not be overwritten
