@@ -38,7 +38,8 @@ from assay.model.run import (
 from assay.model.run_spec import CANARY_LIMIT
 from assay.model.stopping import StoppedEarly
 from assay.parsing.yaml_nodes import parse_yaml
-from assay.reports.document.document import _FLAT, head_document
+from assay.reports.document import preset_names
+from assay.reports.document.document import head_document
 from assay.specs import judge_reader, loader, prompt_options, server_options
 from assay.specs.agents import ADAPTERS
 from assay.specs.judge_reader import JudgesReader
@@ -156,10 +157,13 @@ def test_the_summary_of_a_report() -> None:
     """Every field of `summary` in results.json, and of its parts, is in the table."""
     (summary,) = re.findall(r"^\| `summary` \| (.*) \|$", section("docs/report.md", "JSON"), re.MULTILINE)
     empty = RunSummary(RunVerdict.PASS, (), (), None, 0, 0, (), LatencySummary())
-    names = {*head_document(dataclasses.replace(finished_run(), summary=empty), None)["summary"], *_FLAT}
+    names = {*head_document(dataclasses.replace(finished_run(), summary=empty), None)["summary"]}
     for part in (LatencySummary, GateResult, JudgingSummary, StoppedEarly):
         names |= {field.name for field in dataclasses.fields(part)}
     assert names - set(re.findall(r"\w+", summary)) == set()
+    of_presets = {"avg_latency", "num_questions", "metadata", "num_tokens"}
+    of_presets |= {*preset_names._AGGREGATES, *preset_names._SCORES}
+    assert of_presets - set(re.findall(r"\w+", section("docs/report.md", "Names of presets"))) == set()
 
 
 def test_arguments_of_evaluate() -> None:

@@ -16,8 +16,9 @@ from assay.model.answers.agent_response import AgentResponse, Source, Usage
 from assay.model.case import Case, Turn
 from assay.model.report_settings import DEFAULT_REPORTS
 from assay.model.run import AgentSpec, DatasetRef, MetricSpec, RowResult, Run, RunCounts, RunSpec, RunState
-from assay.reports.document.document import row_document
+from assay.reports.document.document import head_document
 from assay.reports.writing import write_reports
+from assay.specs.presets import PRESETS
 from assay_cli.output.console import ConsoleSummary
 from assay_orchestrator.summary.run_summary import summarise
 
@@ -51,23 +52,23 @@ METRICS = [build_metric(MetricSpec(kind, complete_parameters(kind, {}, where="m"
 ROWS = [stored(0, ("S",), 0.8, 1000), stored(1, ("T",), None, 400), stored(2, ("T", "S"), None, 100)]
 
 
-def finished() -> Run:
+def finished(preset: str = "research-agent") -> Run:
     """The finished run of these rows."""
-    settings = RunSpec("test", AgentSpec("replay"), [MetricSpec(kind) for kind in KINDS], GATES)
+    settings = RunSpec("test", AgentSpec("replay"), [MetricSpec(kind) for kind in KINDS], GATES, preset=preset)
     return Run(
         "r1", settings, DatasetRef("d", "qa.json", 3), RunState.COMPLETED, "", RunCounts(3, 3), "now",
         summary=summarise(ROWS, METRICS, GATES),
     )  # fmt: skip
 
 
-async def document(folder: Path) -> dict[str, Any]:
+async def document(folder: Path, preset: str = "research-agent") -> dict[str, Any]:
     """The report, read back."""
 
     async def rows() -> AsyncIterator[RowResult]:
         for row in ROWS:
             yield row
 
-    await write_reports(finished(), rows(), DEFAULT_REPORTS, folder)
+    await write_reports(finished(preset), rows(), DEFAULT_REPORTS, folder)
     found: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"), parse_constant=_refuse)
     return found
 
@@ -114,8 +115,53 @@ async def test_a_row_of_an_agent_with_sources_has_their_names(tmp_path: Path) ->
     names = ("question", "hit_rate", "mrr", "judge_score", "num_tokens", "combined_score")
     assert [rows[0][name] for name in names[:5]] == ["", 1.0, 1.0, pytest.approx(0.8), 1000]
     assert [rows[1][name] for name in names] == ["", 0.0, 0.0, None, 400, None]
-    plain = dataclasses.replace(ROWS[0], scores=ROWS[0].scores[1:2])
-    assert not row_document(plain).keys() & set(names[1:])
+
+
+HEAD = {"schema", "timestamp", "prompt_path", "test_cases_path", "test_cases_count", "config", "run", "results",
+        "summary", "rows"}  # fmt: skip
+SUMMARY = {
+    "overall_status", "exit_status", "reasons", "notes", "selection", "failed_criteria", "skipped_criteria",
+    "recommendations", "partial", "total_count", "finished_count", "passed_count", "decided_count", "pass_rate",
+    "pass_rate_interval", "dependent", "agent_error_count", "interrupted_count", "asked_again_count",
+    "scored_again_count", "latency", "gates", "categories", "tags", "omitted_category_count", "omitted_tag_count",
+    "repeats", "weighted", "judging", "stopped_early",
+}  # fmt: skip
+ROW = {
+    "case_id", "repeat", "category", "tags", "weight", "status", "passed", "message", "question", "answer",
+    "references", "expected", "latency_ms", "started_at", "duration_ms", "scores", "response",
+}  # fmt: skip
+OF_RESEARCH = (
+    {"num_questions", "metadata"},
+    {"avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "best_combined_score",
+     "combined_of_averages", "avg_num_tokens", "total_tokens"},
+    {"hit_rate", "mrr", "judge_score", "combined_score", "num_tokens"},
+)  # fmt: skip
+OF_PRESETS: dict[str, tuple[set[str], set[str], set[str]]] = {
+    "research-agent": OF_RESEARCH,
+    "sql-agent": (set(), {"avg_latency"}, set()),
+}
+
+
+@pytest.mark.parametrize("preset", ["", *PRESETS])
+async def test_only_presets_have_names_of_their_own(tmp_path: Path, preset: str) -> None:
+    """The names of a document are a closed list: nothing moves, and no other run has the names of a preset."""
+    found = await document(tmp_path, preset)
+    own = OF_PRESETS.get(preset, (set(), set(), set()))
+    assert set(found) == HEAD | own[0]
+    assert set(found["summary"]) == SUMMARY | own[1]
+    assert [set(row) for row in found["rows"]] == [ROW | own[2]] * 3
+
+
+async def test_names_of_presets_hold_null_where_nothing_was_computed(tmp_path: Path) -> None:
+    """A preset whose metrics were replaced keeps its names; the latency of sql-agent is in seconds."""
+    run = finished()
+    assert run.summary is not None
+    timed = dataclasses.replace(run.summary, metrics=[], latency=dataclasses.replace(run.summary.latency, mean_ms=1500))
+    for preset, names in (("research-agent", OF_RESEARCH[1]), ("sql-agent", {"avg_latency"})):
+        spec = dataclasses.replace(run.spec, preset=preset, metrics=[])
+        summary = head_document(dataclasses.replace(run, spec=spec, summary=timed), None)["summary"]
+        assert {summary[name] for name in names} == ({1.5} if preset == "sql-agent" else {None})
+    assert (await document(tmp_path))["metadata"] == {"ground_truth_file": "qa.json", "judge_model": None}
 
 
 async def test_means_of_the_summary_are_those_of_their_own_metrics(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assay.gates.stopping_text import stopped_sentence
-from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.explanations import score_message
 from assay.metrics.core.turn_scores import TURNS, scores_by_turn
 from assay.model.answers.agent_response import response_to_json
@@ -18,6 +17,7 @@ from assay.model.answers.approvals import approvals_to_json
 from assay.model.judgement import judgement_to_json
 from assay.model.plain import plain
 from assay.parsing.names import writable
+from assay.reports.document.preset_names import names_of_head, names_of_row, names_of_summary
 from assay.reports.words.calibration_text import calibration_documents, calibration_sentences
 from assay.reports.words.recommendations import recommendations
 from assay.reports.words.selected_cases import selected_document, selection_document
@@ -25,7 +25,7 @@ from assay.reports.words.selected_cases import selected_document, selection_docu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.run import MetricSummary, RowResult, Run, RunSummary, Score
+    from assay.model.run import MetricSummary, RowResult, Run, Score
     from assay.model.stopping import StoppedEarly
     from assay.specs.model import Spec
 
@@ -47,12 +47,14 @@ def head_document(
     assert run.summary is not None, "only runs with a summary are reported"
     summary = run.summary
     kinds = {metric.name: metric.kind for metric in run.spec.metrics}
+    dataset = writable(spec.dataset) if spec and spec.dataset else run.dataset.name
     return {
         "schema": SCHEMA,
         "timestamp": run.created_at,
         "prompt_path": run.spec.agent.options.get("prompt_file"),
-        "test_cases_path": writable(spec.dataset) if spec and spec.dataset else run.dataset.name,
+        "test_cases_path": dataset,
         "test_cases_count": run.dataset.case_count,
+        **names_of_head(run, dataset),
         "config": _settings(run),
         "run": _provenance(run, spec),
         "results": {
@@ -96,7 +98,7 @@ def head_document(
             "weighted": plain(summary.weighted),
             "judging": judging_document(run),
             "stopped_early": stopped_document(summary.stopped_early),
-            **_flat(summary),
+            **names_of_summary(run),
         },
     }
 
@@ -151,8 +153,13 @@ def dataset_document(run: Run) -> dict[str, Any]:
     }
 
 
-def row_document(row: RowResult) -> dict[str, Any]:
-    """Return a row of the report."""
+def row_document(row: RowResult, preset: str = "") -> dict[str, Any]:
+    """Return a row of the report.
+
+    Args:
+        row: The row.
+        preset: The preset of its run, whose names the row has; empty for none.
+    """
     response = response_to_json(row.response) if row.response is not None else {}
     return {
         "case_id": row.case_id,
@@ -170,7 +177,7 @@ def row_document(row: RowResult) -> dict[str, Any]:
         "latency_ms": row.latency_ms,
         "started_at": row.started_at or None,
         "duration_ms": row.duration_ms,
-        **_flat_of_row(row),
+        **names_of_row(row, preset),
         "scores": {score.metric: score_document(score) for score in row.scores},
         "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
         **({"turns": [_turn(row, index) for index in range(len(row.turns))]} if row.turns else {}),
@@ -262,28 +269,3 @@ def judging_document(run: Run) -> dict[str, Any] | None:
 def stopped_document(stopped: StoppedEarly | None) -> dict[str, Any] | None:
     """Return when and why a run stopped early; null if it asked all cases."""
     return None if stopped is None else {**plain(stopped), "sentence": stopped_sentence(stopped)}
-
-
-_FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "best_combined_score",
-         "combined_of_averages", "avg_num_tokens", "total_tokens")  # fmt: skip
-"""Aggregates in the summary of an agent with sources, besides its metrics."""
-
-
-_FLAT_OF_ROW = ("hit_rate", "mrr", "judge_score", "combined_score")
-"""Scores in the rows of an agent with sources, besides the mapping of all scores."""
-
-
-def _flat_of_row(row: RowResult) -> dict[str, Any]:
-    flat = {score.metric: score.value for score in row.scores if score.metric in _FLAT_OF_ROW}
-    usage = row.response.usage if row.response is not None else None
-    return {**flat, "num_tokens": tokens_used(usage)} if flat else {}
-
-
-def _flat(summary: RunSummary) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    # A composite repeats the means of its parts over the rows that it scored: the parts' own come first.
-    for metric in sorted(summary.metrics, key=lambda metric: "combined_of_averages" in metric.detail):
-        for name in _FLAT:
-            if name in metric.detail:
-                flat.setdefault(name, metric.detail[name])
-    return flat

@@ -105,6 +105,7 @@ class PreparedRows:
         also: Callable[[RowResult], None] = lambda row: None,
     ) -> None:
         self._repeats = run.spec.repeats
+        self._preset = run.spec.preset
         self._folder = folder
         self._collectors = dict(collectors or {})
         self._also = also
@@ -216,7 +217,7 @@ class PreparedRows:
         self._in_thread.add_done_callback(store)
 
     def _texts_of(self, row: RowResult) -> _Texts:
-        document = row_document(row)
+        document = row_document(row, self._preset)
         texts: dict[str, tuple[str, str]] = {}
         for name, collector in list(self._collectors.items()):
             # The format's writer starts again without what was collected, and reports the failure.
