@@ -15,12 +15,13 @@ from assay.agent_host.serve_stream import AgentHost
 from assay.client import stored_datasets
 from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
 from assay.client.upload import upload_messages
-from assay.errors import NotFoundError, SpecError, UnavailableError, WatchBehindError, WrongStateError
+from assay.errors import NotFoundError, Problem, SpecError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.conditions import quoted
 from assay.filters.pages import CaseDetail, ResultPage, RunPage
 from assay.filters.row_text import parse_row_query
 from assay.filters.run_filter import parse_run_query
 from assay.model.run import Deletion, RowAttempt, RowResult, Run, StateChanged
+from assay.model.run_spec import HOSTED
 from assay.model.views import RowView, RunView
 from assay.rpc.channel import read_stream
 from assay.v1 import dataset_pb2, row_pb2, run_pb2
@@ -138,7 +139,12 @@ class Client(Connection):
             SetupError: The orchestrator has an older version that does not know some settings (reason SERVER_TOO_OLD).
         """
         from assay.metrics import without_defaults  # imported here: most clients start no run
+        from assay.specs.agents import ADAPTERS, unknown_adapter
 
+        adapter = settings.agent.adapter
+        # A run whose answers are scored again may have the adapter of a host in another language.
+        if not settings.source_run_id and adapter not in (HOSTED, *ADAPTERS):
+            raise SpecError([Problem(unknown_adapter(adapter), "agent.adapter")])
         request = run_pb2.CreateRunRequest(
             request_id=request_id or str(uuid.uuid4()),
             spec=SETTINGS.to_wire(without_defaults(settings)),

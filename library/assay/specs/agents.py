@@ -97,7 +97,7 @@ def check_hosted(agent: AgentSpec) -> list[Problem]:
         case _ if agent.adapter in FRAMEWORKS:
             problems += _check_framework(agent)
         case _:
-            return [Problem(_unknown_adapter(agent.adapter), "agent.adapter")]
+            return [Problem(unknown_adapter(agent.adapter), "agent.adapter")]
     if lifespan is not None and agent.adapter == "command":
         problems.append(Problem(_NO_LIFESPAN.format(agent.adapter), "agent.lifespan"))
     elif lifespan is not None:
@@ -204,7 +204,8 @@ def _refuse_options(agent: AgentSpec, known: Container[str] = ()) -> list[Proble
     ]
 
 
-def _unknown_adapter(name: str) -> str:
+def unknown_adapter(name: str) -> str:
+    """Return the problem of an adapter that does not exist."""
     if name == "callable":
         return "unknown adapter 'callable'; did you mean 'python'?"
     return unknown_name("adapter", name, ADAPTERS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.client.client import Client
-from assay.errors import InvalidInputError
+from assay.errors import InvalidInputError, SpecError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSpec, MetricSpec, RunSpec
@@ -47,6 +47,15 @@ async def test_a_host_in_another_language_names_no_target_and_no_function(serve:
     assert created.spec.metrics[0].kind == "hosted"
     assert (run.spec.agent.adapter, run.spec.agent.is_hosted) == ("typescript", True)
     assert run.spec.metrics[0].is_function
+
+
+async def test_a_client_refuses_an_adapter_that_no_spec_file_may_have(serve: Serve) -> None:
+    """A misspelled adapter is no host in another language."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(CASES, name="d")
+        with pytest.raises(SpecError, match=r"agent\.adapter: unknown adapter 'htpp'; did you mean 'http'\?"):
+            await client.create_run(RunSpec("test", AgentSpec("htpp"), [MetricSpec("exact_match")]), dataset.dataset_id)
+        assert await client.list_runs() == []
 
 
 @pytest.mark.parametrize(
