@@ -10,6 +10,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Metric
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import MetricSpec, RowResult, Score, ScoreStatus, WeightedSummary
+from assay.wire.summary import SUMMARY
 from assay_orchestrator.summary.run_summary import summarise
 
 
@@ -101,3 +102,26 @@ def test_weighted_numbers_have_no_order_and_no_unit(cases: list[tuple[float, boo
         assert after.pass_rate == pytest.approx(before.pass_rate, rel=1e-9)
         values = [value for value, _, weight in cases if weight]
         assert min(values) - 1e-12 <= before.metrics["coverage"] <= max(values) + 1e-12
+
+
+@pytest.mark.parametrize(("name_chars", "group_chars"), [(8, 5), (60, 5), (8, 3_000)])
+def test_the_groups_of_very_many_metrics_fit_in_a_message(name_chars: int, group_chars: int) -> None:
+    """200 metrics, 1,000 categories and 1,000 tags: with settings of 2 MiB the run can still be read."""
+    names = [f"m{number}".ljust(name_chars, "x") for number in range(200)]
+    parameters = complete_parameters("coverage", {}, where="m")
+    metrics = [build_metric(MetricSpec(name, parameters, "coverage")) for name in names]
+    scores = tuple(Score(name, ScoreStatus.SCORED, value=0.123) for name in names)
+    rows = [
+        RowResult(
+            f"c{index}", index, 1, f"k{index}".ljust(group_chars, "x"), AgentStatus.SUCCESS, True, scores, None, "",
+            tags=(f"t{index}".ljust(group_chars, "x"),),
+        )
+        for index in range(1_000)
+    ]  # fmt: skip
+    summary = summarise(rows, metrics, [])
+    assert SUMMARY.to_wire(summary).ByteSize() < 2 * 1024**2 - 1024
+    for groups, omitted in (
+        (summary.categories, summary.omitted_category_count), (summary.tags, summary.omitted_tag_count),
+    ):  # fmt: skip
+        assert len(groups) > 40
+        assert len(groups) + omitted == 1_000

@@ -312,11 +312,13 @@ class RunSummary(_message.Message):
 
     @_builtins.property
     def categories(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
-        """One entry per category, by name, for the first 1,000 in dataset order; empty if no case has one."""
+        """One entry per category, by name, for the first 1,000 in dataset order, fewer with very many metrics or
+        long names; empty if no case has one.
+        """
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
-        """One entry per tag, by name, for the first 1,000 in dataset order; a row counts under each of its tags."""
+        """One entry per tag, by name, as for categories; a row counts under each of its tags."""
 
     @_builtins.property
     def repeats(self) -> Global___RepeatSummary:

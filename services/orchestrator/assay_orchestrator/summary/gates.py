@@ -16,7 +16,6 @@ from assay.gates.run_verdict import (
 )
 from assay.model.interval import Interval
 from assay.model.run import GateOutcome, GateResult
-from assay_orchestrator.summary.groups import MAX_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -180,7 +179,7 @@ def _of_group(
     group = next((group for group in groups if group.name == gate.label), None)
     tally = tallies.get((gate.group, gate.label))
     if group is None or tally is None:
-        return None, _no_group(gate, groups)
+        return None, _no_group(gate, groups, summary)
     where = f"{gate.group} {gate.label!r}"
     if gate.name == "pass_rate":
         if gap := _undecided_gap(tally.undecided, group.passed_count + group.failed_count, summary):
@@ -192,9 +191,9 @@ def _of_group(
     return value, "" if value is not None else f"{where}: {gate.name} was computed on no row"
 
 
-def _no_group(gate: Gate, groups: Sequence[GroupSummary]) -> str:
-    if len(groups) >= MAX_GROUPS:
-        return f"the {gate.group} {gate.label!r} is not among the first {MAX_GROUPS:,} that are summarised"
+def _no_group(gate: Gate, groups: Sequence[GroupSummary], summary: RunSummary) -> str:
+    if summary.omitted_category_count if gate.group == "category" else summary.omitted_tag_count:
+        return f"the {gate.group} {gate.label!r} is not among the first {len(groups):,} that are summarised"
     if not groups:
         return f"no row has a {gate.group}"
     shown = ", ".join(group.name for group in groups[:_MAX_NAMES_SHOWN])

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from assay_orchestrator.summary.clusters import CaseClusters
 
 MAX_GROUPS = 1000
-"""How many categories, and how many tags, are summarised."""
+"""How many categories, and how many tags, are summarised at most."""
+_MAX_GROUPS_BYTES = 700_000  # of categories, and of tags: with settings of 2 MiB a run must fit in a message
+_BYTES_OF_GROUP = 120  # counts, interval and the field's own bytes
+_BYTES_OF_VALUE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ class Groups:
     """Summaries by category and by tag, each with the metrics' own aggregates.
 
     A dataset with more than a thousand different categories or tags uses them as labels, not as groups: the first
-    thousand are summarised, and the others are counted.
+    thousand are summarised, and the others are counted. Fewer are summarised with very many metrics or long names,
+    because a group lists every metric by name.
 
     Args:
         metrics: The run's metrics, in report order.
@@ -96,6 +100,8 @@ class Groups:
 
     def __init__(self, metrics: Sequence[Metric], clusters: CaseClusters, gates: Iterable[Gate]) -> None:
         self._metrics = metrics
+        self._least_bytes = _BYTES_OF_GROUP + sum(len(metric.name.encode()) + _BYTES_OF_VALUE for metric in metrics)
+        self._room = {"category": _MAX_GROUPS_BYTES, "tag": _MAX_GROUPS_BYTES}
         self._clusters = clusters
         self._gated: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for gate in gates:
@@ -116,9 +122,11 @@ class Groups:
     def _add(self, kind: str, groups: dict[str, _Group], name: str, row: RowResult, cluster: int | None) -> None:
         group = groups.get(name)
         if group is None:
-            if len(groups) >= MAX_GROUPS:
+            size = self._least_bytes + len(name.encode())
+            if len(groups) >= MAX_GROUPS or size > self._room[kind] or self._omitted[kind]:
                 self._omitted[kind].add(hash(name))
                 return
+            self._room[kind] -= size
             group = groups[name] = _Group(self._metrics, self._gated.get((kind, name), ()))
         group.add(row, self._clusters.within(kind, name, row, cluster))
 
