@@ -221,7 +221,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "Grade": _call(_RUN, _RUN_ID, Audit.NONE),
         "GradeStream": _answered_stream(_RUN, {"request_id": Name.LABEL, "grade.run_id": Name.SCOPED}, Audit.NONE),
         "ComparePair": _call(_RUN, _RUN_ID, Audit.NONE),
-        "ListRubrics": _idempotent(_READ),
+        "ListRubrics": _idempotent(_READ, _PAGE),
         "DeleteScope": _idempotent(_OPERATE, audit=Audit.NONE),
     },
     "assay.agent.v1.AgentService": {

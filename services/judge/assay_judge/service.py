@@ -14,6 +14,7 @@ from assay.rpc.status import to_status
 from assay.rpc.streams import answered
 from assay.telemetry.context import add_fields
 from assay.telemetry.tracing import span
+from assay.wire.pages import first_page
 from assay_judge.calls.prices import nano_from_usd
 from assay_judge.grading.grader import compare_answers
 from assay_judge.judges import choose_judge
@@ -104,9 +105,11 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         return response
 
     async def ListRubrics(self, request: judge_pb2.ListRubricsRequest, context: Any) -> judge_pb2.ListRubricsResponse:
-        """List the rubrics of this server."""
-        rubrics = sorted(self.rubrics.rubrics.values(), key=lambda rubric: rubric.name)
-        return judge_pb2.ListRubricsResponse(rubrics=map(rubric_message, rubrics))
+        """Return a page of the rubrics of this server; its token is the last rubric's name."""
+        names = sorted(name for name in self.rubrics.rubrics if name > request.page_token)
+        page = first_page(rubric_message(self.rubrics.rubrics[name]) for name in names)
+        token = page[-1].name if len(page) < len(names) else ""
+        return judge_pb2.ListRubricsResponse(rubrics=page, next_page_token=token)
 
     async def DeleteScope(self, request: judge_pb2.DeleteScopeRequest, context: Any) -> judge_pb2.DeleteScopeResponse:
         """Delete everything stored under a scope."""

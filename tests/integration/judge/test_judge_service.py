@@ -15,11 +15,13 @@ from tests.support.processes.waiting import until
 from assay.agent.v1 import agent_pb2
 from assay.errors import InvalidInputError, SetupError, UnavailableError
 from assay.judge.v1 import judge_pb2 as pb
+from assay.judging.rubric_list import list_rubrics
 from assay.rpc.channel import open_channel, read_stream
 from assay.rpc.status import from_status, translated
 from assay.testing.judges import says, system_of, user_of, verdict_id_of
 from assay.testing.providers import Reply, Tokens
 from assay.v1 import judge_spec_pb2
+from assay.wire import pages
 from assay_judge.judges import JudgeChoice
 from assay_judge.verdicts.precheck import Precheck, precheck
 
@@ -102,11 +104,17 @@ async def test_the_three_rubrics_and_ones_own(start: Start) -> None:
     assert len(judge.provider.requests) == 2
 
 
-async def test_rubrics_are_listed(start: Start, tmp_path: Path) -> None:
-    """The built-in ones and those of the operator, with their scales."""
+@pytest.mark.parametrize("page_bytes", [pages.MAX_PAGE_BYTES, 1])
+async def test_rubrics_are_listed(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_bytes: int
+) -> None:
+    """The built-in ones and those of the operator, with their scales, on as many pages as messages need."""
+    monkeypatch.setattr(pages, "MAX_PAGE_BYTES", page_bytes)
     (tmp_path / "tone.yaml").write_text(TONE)
     judge = await start(rubrics=(str(tmp_path / "tone.yaml"),))
-    found = {rubric.name: rubric for rubric in (await judge.stub.ListRubrics(pb.ListRubricsRequest())).rubrics}
+    first = await judge.stub.ListRubrics(pb.ListRubricsRequest())
+    assert (len(first.rubrics), first.next_page_token) == ((1, "answer") if page_bytes == 1 else (4, ""))
+    found = {rubric.name: rubric for rubric in await list_rubrics(judge.stub)}
     assert list(found) == ["answer", "pairwise", "quality", "tone"]
     assert list(found["answer"].criteria) == ["accuracy", "completeness", "relevance", "overall_score"]
     assert (found["quality"].minimum, found["quality"].maximum, found["quality"].whole) == (1, 5, True)

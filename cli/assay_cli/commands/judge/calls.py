@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.judge.v1 import judge_pb2 as pb
+from assay.judging.rubric_list import list_rubrics
 from assay.rpc.channel import read_stream
 from assay.rpc.status import from_status, translated
 from assay.statistics.pairs import PairJudgement
@@ -158,8 +159,7 @@ class JudgeClient:
         if rubric is not None:
             return rubric
         with translated():
-            response = await self._stub.ListRubrics(pb.ListRubricsRequest(), timeout=30)
-        return listed_rubric(reference, response.rubrics)
+            return listed_rubric(reference, await list_rubrics(self._stub, 30))
 
     async def judge_all(
         self, items: Sequence[Item], rubric: AskedRubric, name: JudgeName | None, sample_index: int = 0

@@ -795,16 +795,21 @@ Global___ComparePairResponse: _TypeAlias = ComparePairResponse  # noqa: Y015
 
 @_typing.final
 class ListRubricsRequest(_message.Message):
-    """ListRubricsRequest asks for all rubrics."""
+    """ListRubricsRequest asks for a page of the rubrics."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
+    """The next_page_token of the previous page; empty for the first page."""
     def __init__(
         self,
+        *,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -812,23 +817,27 @@ Global___ListRubricsRequest: _TypeAlias = ListRubricsRequest  # noqa: Y015
 
 @_typing.final
 class ListRubricsResponse(_message.Message):
-    """ListRubricsResponse returns the rubrics."""
+    """ListRubricsResponse is a page of the rubrics. It ends before 3 MiB."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RUBRICS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The token of the next page; empty if there is none."""
     @_builtins.property
     def rubrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rubric]:
-        """The rubrics by name."""
+        """The rubrics, by name."""
 
     def __init__(
         self,
         *,
         rubrics: _abc.Iterable[Global___Rubric] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rubrics", b"rubrics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "rubrics", b"rubrics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -96,7 +96,7 @@ class JudgeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListRubrics(self, request, context):
-        """ListRubrics returns the rubrics of this server.
+        """ListRubrics returns a page of the rubrics of this server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

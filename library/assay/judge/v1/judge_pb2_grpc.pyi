@@ -51,7 +51,7 @@ class JudgeServiceStub:
     ComparePair: _grpc.UnaryUnaryMultiCallable[_judge_pb2.ComparePairRequest, _judge_pb2.ComparePairResponse]
     """ComparePair asks which of two answers is better, in both orders."""
     ListRubrics: _grpc.UnaryUnaryMultiCallable[_judge_pb2.ListRubricsRequest, _judge_pb2.ListRubricsResponse]
-    """ListRubrics returns the rubrics of this server."""
+    """ListRubrics returns a page of the rubrics of this server."""
     DeleteScope: _grpc.UnaryUnaryMultiCallable[_judge_pb2.DeleteScopeRequest, _judge_pb2.DeleteScopeResponse]
     """DeleteScope deletes everything stored under a scope: verdicts, spending, orders and their outcomes. Requests that a
     provider's batch already contains are paid; their outcomes are discarded.
@@ -74,7 +74,7 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     ComparePair: _aio.UnaryUnaryMultiCallable[_judge_pb2.ComparePairRequest, _judge_pb2.ComparePairResponse]  # type: ignore[assignment]
     """ComparePair asks which of two answers is better, in both orders."""
     ListRubrics: _aio.UnaryUnaryMultiCallable[_judge_pb2.ListRubricsRequest, _judge_pb2.ListRubricsResponse]  # type: ignore[assignment]
-    """ListRubrics returns the rubrics of this server."""
+    """ListRubrics returns a page of the rubrics of this server."""
     DeleteScope: _aio.UnaryUnaryMultiCallable[_judge_pb2.DeleteScopeRequest, _judge_pb2.DeleteScopeResponse]  # type: ignore[assignment]
     """DeleteScope deletes everything stored under a scope: verdicts, spending, orders and their outcomes. Requests that a
     provider's batch already contains are paid; their outcomes are discarded.
@@ -118,7 +118,7 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _judge_pb2.ListRubricsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_judge_pb2.ListRubricsResponse, _abc.Awaitable[_judge_pb2.ListRubricsResponse]]:
-        """ListRubrics returns the rubrics of this server."""
+        """ListRubrics returns a page of the rubrics of this server."""
 
     @_abc_1.abstractmethod
     def DeleteScope(

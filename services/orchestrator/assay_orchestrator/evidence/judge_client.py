@@ -27,6 +27,7 @@ import grpc
 from assay.errors import InvalidInputError, OverloadedError, SetupError, StorageError, UnavailableError, WrongStateError
 from assay.identity.quotas import NANO
 from assay.judge.v1 import judge_pb2
+from assay.judging.rubric_list import list_rubrics
 from assay.model.answers.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
 from assay.telemetry.context import fields
@@ -472,10 +473,10 @@ class RunJudge:
     async def _listed(self, name: str) -> RubricUse:
         """Return a rubric of the judge service."""
         try:
-            answer = await self._called(lambda: self._stub.ListRubrics(judge_pb2.ListRubricsRequest()))
+            listed = await self._called(lambda: list_rubrics(self._stub))
         except (_FailedError, InvalidInputError, SetupError, WrongStateError) as problem:
             raise self._stopped(f"its rubrics cannot be listed: {problem}") from None
-        rubrics = {rubric.name: rubric for rubric in answer.rubrics if not rubric.compares}
+        rubrics = {rubric.name: rubric for rubric in listed if not rubric.compares}
         if name not in rubrics:
             raise self._stopped(f"it has no rubric {name!r}, only {', '.join(sorted(rubrics))}")
         return rubric_use(rubrics[name])

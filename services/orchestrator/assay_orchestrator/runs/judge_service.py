@@ -10,6 +10,7 @@ import grpc
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.identity.quotas import NANO
 from assay.judge.v1 import judge_pb2
+from assay.judging.rubric_list import list_rubrics
 from assay.metrics import METRICS
 from assay.parsing.names import unknown_name
 from assay.rpc.status import from_rpc_error
@@ -72,8 +73,7 @@ async def _rubric_problems(stub: JudgeServiceAsyncStub, spec: RunSpec) -> list[P
 
 
 async def _rubrics(stub: JudgeServiceAsyncStub) -> tuple[str, ...]:
-    answer = await stub.ListRubrics(judge_pb2.ListRubricsRequest(), timeout=_TIMEOUT_S)
-    return tuple(rubric.name for rubric in answer.rubrics if not rubric.compares)
+    return tuple(rubric.name for rubric in await list_rubrics(stub, _TIMEOUT_S) if not rubric.compares)
 
 
 def _problems(problem: Exception, where: str, batch: str) -> list[Problem]:
