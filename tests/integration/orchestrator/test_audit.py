@@ -213,6 +213,20 @@ async def test_every_change_is_recorded_in_its_transaction(
         assert checked(await entries_of(shared)) == []
 
 
+async def test_the_entry_of_a_team_says_what_changed(tmp_path: Path) -> None:
+    """A team that is disabled, enabled or kept for another time leaves an entry of that name each."""
+    async with shared_installation(tmp_path) as shared:
+        operator = await shared.member("operators", Role.OPERATOR)
+        await admin.create_team(operator, "search")
+        await admin.update_team(operator, "search", disabled=True)
+        await admin.update_team(operator, "search", disabled=False)
+        await admin.update_team(operator, "search", keep_runs_days=30)
+        found = await entries_of(shared, team="search")
+        actions = [(stored.entry.action, stored.entry.resource) for stored in reversed(found)]
+        assert actions[-3:] == [("disable-team", "search"), ("enable-team", "search"), ("update-team", "search")]
+        assert checked(found) == []
+
+
 async def test_refusals_are_recorded_and_counted(tmp_path: Path, database_url: str, settings_of: SettingsOf) -> None:
     """A flood of wrong tokens from many addresses, and of refused calls, leaves a bounded number of entries."""
     async with shared_installation(tmp_path, database_url=database_url) as shared:

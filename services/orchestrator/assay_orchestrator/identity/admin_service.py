@@ -110,16 +110,21 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def UpdateTeam(self, request: pb.UpdateTeamRequest, context: Context) -> pb.UpdateTeamResponse:
         """Disable or enable a team, and set how long its data is kept."""
-        own = caller()
+        own, call = caller(), audited_call()
         change = team_change(request, own)
         team = change.team
 
         def update(connection: sa.Connection) -> TeamRecord:
             if change.disabled is not None:
                 tokens.set_disabled(connection, team, disabled=change.disabled)
-            return retention.set_retention(connection, team, change.days)
+            record = retention.set_retention(connection, team, change.days)
+            if change.disabled is not None:
+                audit.record(connection, call, action="disable-team" if change.disabled else "enable-team")
+            if change.days or change.disabled is None:
+                audit.record(connection, call)
+            return record
 
-        changed = await self._recorded(update)
+        changed = await self._database.write(update)
         _log.info("updated team: team=%s state=%s by=%s", team, changed.state.value, own.token_id)
         paused = await self._runs.pause_active(Scope(team)) if change.disabled else 0
         if change.days:
