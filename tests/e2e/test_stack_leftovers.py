@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.e2e.conftest import Cli, with_project
+from tests.support.processes.child_process import child_process
 from tests.support.processes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -164,16 +165,13 @@ def test_a_restarted_kernel_gets_a_stack(project: Cli, number: signal.Signals) -
     """The next process may start while the services of the last one stop."""
     del project.env["ASSAY_IDLE_S"]
     command = [sys.executable, "-c", CALL + KERNEL]
-    with subprocess.Popen(
+    with child_process(
         command, cwd=project.folder, env=project.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as kernel:
         assert kernel.stdout is not None
-        try:
-            assert kernel.stdout.readline() == "1.0\n"
-            kernel.send_signal(number)
-            assert run_calls(project, "print(rate())") == ["1.0"]
-        finally:
-            kernel.kill()
+        assert kernel.stdout.readline() == "1.0\n"
+        kernel.send_signal(number)
+        assert run_calls(project, "print(rate())") == ["1.0"]
     wait_until(lambda: not project.services())
 
 

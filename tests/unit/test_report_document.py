@@ -118,7 +118,7 @@ async def test_a_row_of_an_agent_with_sources_has_their_names(tmp_path: Path) ->
 
 
 HEAD = {"schema", "timestamp", "prompt_path", "test_cases_path", "test_cases_count", "config", "run", "results",
-        "summary", "rows"}  # fmt: skip
+        "summary", "rows", "digest"}  # fmt: skip
 SUMMARY = {
     "overall_status", "exit_status", "reasons", "notes", "selection", "failed_criteria", "skipped_criteria",
     "recommendations", "partial", "total_count", "finished_count", "passed_count", "decided_count", "pass_rate",
