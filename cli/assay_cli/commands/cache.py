@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -44,4 +45,8 @@ def clear() -> int:
 
 def vectors_bytes(home: Home) -> int:
     """Return the size of the kept vectors in bytes."""
-    return sum(file.stat().st_size for file in home.vectors.glob("*"))
+    size_bytes = 0
+    for file in home.vectors.glob("*"):
+        with suppress(FileNotFoundError):  # SQLite deletes its log when the embedder ends
+            size_bytes += file.stat().st_size
+    return size_bytes
