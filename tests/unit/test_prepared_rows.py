@@ -117,7 +117,7 @@ async def test_a_format_that_cannot_be_prepared_fails_alone(tmp_path: Path, monk
 
 
 async def test_a_full_disk_is_reported_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run goes on without prepared rows; only reading them again fails."""
+    """The run continues without prepared rows; only reading them again fails."""
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -142,35 +142,21 @@ async def follow_to_end(
     is_own = bool(options.rerun_command) or code is not None or stack is not None
     with contextlib.ExitStack() as resources:
         prepared = _preparation(run, options, resources)
-        return await _follow(client, run, options, code, stack, prepared, is_own=is_own, is_watching=is_watching)
-
-
-async def _follow(
-    client: Client,
-    run: Run,
-    options: OutputOptions,
-    code: UserCode | None,
-    stack: LocalStack | None,
-    prepared: _Prepared | None,
-    *,
-    is_own: bool,
-    is_watching: bool,
-) -> int:
-    try:
-        run = await _drive(client, run, options, code, stack, prepared, is_own=is_own, is_watching=is_watching)
-    except asyncio.CancelledError:
-        if is_own:
-            return report_interruption(run, options)
-        click.echo("\nstopped watching; the run is not affected", err=True)
-        return EXIT_INTERRUPTED
-    except AssayError as error:
-        if not is_own:
-            raise
-        raise type(error)(f"{error.message}\n{options.how_to_continue(run)}", reason=error.reason) from error
-    # A completed run is described by its summary.
-    if options.output_kind is OutputKind.TEXT and not options.rerun_command and run.state is not RunState.COMPLETED:
-        click.echo(state_line(run, options.why_paused(run)), file=options.out)
-    return await conclude(client, run, options, stack, prepared)
+        try:
+            run = await _drive(client, run, options, code, stack, prepared, is_own=is_own, is_watching=is_watching)
+        except asyncio.CancelledError:
+            if is_own:
+                return report_interruption(run, options)
+            click.echo("\nstopped watching; the run is not affected", err=True)
+            return EXIT_INTERRUPTED
+        except AssayError as error:
+            if not is_own:
+                raise
+            raise type(error)(f"{error.message}\n{options.how_to_continue(run)}", reason=error.reason) from error
+        # A completed run is described by its summary.
+        if options.output_kind is OutputKind.TEXT and not options.rerun_command and run.state is not RunState.COMPLETED:
+            click.echo(state_line(run, options.why_paused(run)), file=options.out)
+        return await conclude(client, run, options, stack, prepared)
 
 
 def report_interruption(run: Run, options: OutputOptions) -> int:

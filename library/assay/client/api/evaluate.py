@@ -25,7 +25,6 @@ from assay.client.progress.run_progress import make_progress
 from assay.client.run_driver import drive_run, start_run, wait_for_stack, with_report_hint
 from assay.client.run_references import failed_cases, find_run_id
 from assay.client.service_start import showing_start, wait_for_downloads
-from assay.client.watched_rows import WatchedRows
 from assay.datasets import Dataset, DatasetInfo, records_dataset
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import AssayError, InvalidInputError, Problem, SetupError, SpecError
@@ -203,7 +202,7 @@ class Following:
         Raises:
             AssayError: The run did not finish.
         """
-        watched = WatchedRows()
+        watched = _WatchedRows()
         with contextlib.ExitStack() as resources:
             prepared = None
             if self.output_dir is not None:
@@ -409,3 +408,21 @@ def _dataset(
     if spec.dataset is None:
         raise SpecError("name a dataset in the spec, or pass one")
     return spec.open_dataset(selection, failed)
+
+
+class _WatchedRows:
+    """Collects the rows of a watch with answers; a resumed watch may repeat or replace rows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, int], RowResult] = {}
+
+    def take(self, event: Run | StateChanged | RowResult) -> None:
+        """Add an event of the watch."""
+        if isinstance(event, RowResult):
+            self._rows[event.case_index, event.repeat] = event
+
+    async def rows(self, client: Client, run: Run) -> tuple[RowResult, ...]:
+        """Return all rows of an ended run in dataset order: the collected rows if complete, else the stored ones."""
+        if run.finished and len(self._rows) == run.counts.finished_count:
+            return tuple(self._rows[key] for key in sorted(self._rows))
+        return tuple([row async for row in client.list_rows(run.run_id)])
